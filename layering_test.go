@@ -136,6 +136,8 @@ var house = []room{
 		why: portable},
 	{pkg: "workload/reservoir", imports: []string{".", "graph", "machine", "sched", "workload", "workload/gemm", "collective", "collective/live", "replica", "internal/philox", "internal/rounding", "internal/signature"}, modules: []string{"golang.org/x/sys"},
 		why: "training is products of matrices, which gemm has for every device"},
+	{pkg: "workload/landscape", imports: []string{".", "graph", "machine", "sched", "workload", "workload/protein", "internal/philox", "internal/signature"}, modules: []string{"golang.org/x/sys"},
+		why: "the energy is that of a protein's model, which other workloads share"},
 	{pkg: "workload/protein", imports: []string{"internal/safefile"},
 		why: "a structure and its potential are what they are whatever computes with them"},
 	{pkg: "workload/protein/*", imports: []string{".", "graph", "machine", "sched", "workload", "workload/protein", "collective", "collective/live", "internal/philox", "internal/rounding", "internal/safefile", "internal/signature"}, modules: []string{"golang.org/x/sys"},

@@ -11,6 +11,7 @@ import (
 	"github.com/weft-run/weft/workload/fisher"
 	"github.com/weft-run/weft/workload/fusion"
 	"github.com/weft-run/weft/workload/landscape"
+	"github.com/weft-run/weft/workload/protein"
 	"github.com/weft-run/weft/workload/reduce"
 )
 
@@ -57,11 +58,11 @@ func TestCallsRefuse(t *testing.T) {
 		"reduce: no average":             {fold(ctx, "average", nil), reduce.ErrConfig},
 		"reduce: unknown":                {fold(ctx, "median", numbers(3)), reduce.ErrConfig},
 		"reduce: ended":                  {fold(ended, "sum", numbers(3)), context.Canceled},
-		"landscape: nothing":             {turn(ctx, nil), landscape.ErrStructure},
-		"landscape: three beads":         {turn(ctx, chain(3, 1)), landscape.ErrStructure},
-		"landscape: half a bead":         {turn(ctx, chain(5, 1)[1:]), landscape.ErrStructure},
-		"landscape: not finite":          {turn(ctx, far), landscape.ErrStructure},
-		"landscape: two beads in one":    {turn(ctx, same), landscape.ErrStructure},
+		"landscape: nothing":             {turn(ctx, nil), protein.ErrStructure},
+		"landscape: three beads":         {turn(ctx, chain(3, 1)), protein.ErrStructure},
+		"landscape: half a bead":         {turn(ctx, chain(5, 1)[1:]), protein.ErrStructure},
+		"landscape: not finite":          {turn(ctx, far), protein.ErrStructure},
+		"landscape: two beads in one":    {turn(ctx, same), protein.ErrStructure},
 		"landscape: more than are taken": {turn(ctx, make([]float64, 3*20_001)), landscape.ErrConfig},
 		"landscape: ended":               {turn(ended, chain(5, 1)), context.Canceled},
 	} {

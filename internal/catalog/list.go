@@ -18,6 +18,7 @@ import (
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
+	"github.com/weft-run/weft/workload/protein"
 	"github.com/weft-run/weft/workload/reduce"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
@@ -94,11 +95,12 @@ var list = []Entry{
 	}, Growth{[]string{"rows", "cols"}, 2, 1 << 16}},
 	{"landscape", "sample the energy landscape of a protein chain", landscape.Funcs, func(f *pflag.FlagSet) Order {
 		c := landscape.Config{}
-		f.StringVar(&c.Path, "pdb", "", "structure in PDB format")
-		f.StringVar(&c.Chain, "chain", "", "chain to read (the first)")
-		f.IntVar(&c.Residues, "residues", 200, "residues of a helix that stands in for a file; 0 is crambin, 1CRN, which comes with weft")
+		f.StringVar(&c.Structure, "structure", "", "structure that comes with weft (1CRN, 1UBI or BPTI), or a file in PDB or mmCIF format")
+		f.StringVar(&c.Select.Chain, "chain", "", "chain to read (the first)")
+		f.IntVar(&c.Select.Model, "model", 0, "model to read (the first)")
+		f.IntVar(&c.Residues, "residues", 200, "residues of a helix that stands in for a structure; 0 is 1CRN")
 		return order(&c, landscape.New, func() {
-			if (c.Path != "" || c.Chain != "") && !f.Changed("residues") {
+			if (c.Structure != "" || c.Select != protein.Select{}) && !f.Changed("residues") {
 				c.Residues = 0
 			}
 		})

@@ -313,15 +313,15 @@ func TestJobRefused(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"workload":"gem"}`: "gemm",
 		`{}`:                 "workload",
-		`{"workload":"gemm","parameters":{"sise":3}}`:                "unknown parameter",
-		`{"workload":"gemm","parameters":{"m":"x"}}`:                 "parameter m",
-		`{"workload":"gemm","parameters":{"m":[1]}}`:                 "expected a text",
-		`{"workload":"gemm","repeat":0}`:                             "from 1",
-		`{"workload":"gemm","repeat":1e9}`:                           "from 1",
-		`{"workload":"gemm","devices":"abacus"}`:                     "abacus",
-		`{"workload":"gemm","check":1}`:                              "true or false",
-		`{"workload":"gemm","extra":1}`:                              `no key "extra"`,
-		`{"workload":"landscape","parameters":{"pdb":"/etc/hosts"}}`: "unknown parameter",
+		`{"workload":"gemm","parameters":{"sise":3}}`:                      "unknown parameter",
+		`{"workload":"gemm","parameters":{"m":"x"}}`:                       "parameter m",
+		`{"workload":"gemm","parameters":{"m":[1]}}`:                       "expected a text",
+		`{"workload":"gemm","repeat":0}`:                                   "from 1",
+		`{"workload":"gemm","repeat":1e9}`:                                 "from 1",
+		`{"workload":"gemm","devices":"abacus"}`:                           "abacus",
+		`{"workload":"gemm","check":1}`:                                    "true or false",
+		`{"workload":"gemm","extra":1}`:                                    `no key "extra"`,
+		`{"workload":"landscape","parameters":{"structure":"/etc/hosts"}}`: "unknown parameter",
 	} {
 		w := ask(h, "POST", "/v1/jobs", body)
 		if e := saidError(t, w); w.Code != 400 || !strings.Contains(e, want) {
@@ -354,7 +354,7 @@ func TestJobFiles(t *testing.T) {
 	h, _, _ := handlerOf(t, nil)
 	w := ask(h, "GET", "/v1/workloads", "")
 	var out struct{ Workloads []struct{ Name string } }
-	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || len(out.Workloads) != len(catalog.All()) || strings.Contains(w.Body.String(), `"pdb"`) || strings.Contains(w.Body.String(), `"type":"func"`) {
+	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || len(out.Workloads) != len(catalog.All()) || strings.Contains(w.Body.String(), `"structure"`) || strings.Contains(w.Body.String(), `"type":"func"`) {
 		t.Errorf("%v: %s", err, w.Body)
 	}
 	w = ask(h, "POST", "/v1/jobs", `{"workload":"gemm","parameters":{"size":"abc"}}`)

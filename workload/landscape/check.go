@@ -126,15 +126,15 @@ func (r *axis) set(row int) {
 	m := r.model
 	r.row, r.native, r.off = row, 0, 0
 	r.from, r.size2, r.reach = r.from[:0], r.size2[:0], r.reach[:0]
-	end := bead(m.native, row+1)
+	end := bead(m.Native, row+1)
 	for a := range m.Beads() {
-		d := sub(bead(m.native, a), end)
+		d := sub(bead(m.Native, a), end)
 		r.from = append(r.from, d.x, d.y, d.z)
 		r.reach = append(r.reach, dot(d, d))
 	}
 	for a := range row + 2 {
 		for b := max(row+2, a+contactSpan); b < m.Beads(); b++ {
-			s2 := distance2(m.native, a, b)
+			s2 := distance2(m.Native, a, b)
 			r.size2 = append(r.size2, s2)
 			e, off := pairEnergy(s2, s2, r.reach[a]+r.reach[b])
 			r.native += e
@@ -183,7 +183,7 @@ func (r *axis) energy(native, by float64) (energy, off float64) {
 	}
 	energy = native - r.native + sum
 	if i > 0 {
-		d := dihedral(x, i-1) - m.dihedrals[i-1]
+		d := dihedral(x, i-1) - m.Dihedrals[i-1].Value
 		energy += 1 - math.Cos(d) + 0.5*(1-math.Cos(3*d))
 	}
 	// The sums have as many terms as pairs, whose errors are like random numbers.

@@ -48,7 +48,7 @@ func TestSample(t *testing.T) {
 // potential.
 func TestAxisEnergy(t *testing.T) {
 	for _, m := range []*Model{crambin(t), coil(t, 60)} {
-		native := m.Energy(m.native)
+		native := m.Energy(m.Native)
 		r := axis{model: m}
 		for i := range RowCount(m.Beads()) {
 			r.set(i)
@@ -67,7 +67,7 @@ func TestAxisEnergy(t *testing.T) {
 // check accepts what kernels compute of a chain that is far from it, and of the end of a
 // long one.
 func TestCheckFarFromOrigin(t *testing.T) {
-	far := slices.Clone(crambin(t).native)
+	far := slices.Clone(crambin(t).Native)
 	for i := range far {
 		far[i] += 1e5
 	}

@@ -3,7 +3,7 @@
 //
 // The model is the structure-based C-alpha model of Clementi, Nymeyer and
 // Onuchic (J. Mol. Biol. 298, 937, 2000): one bead for each residue, and a
-// potential whose minimum is a given native structure ([Model]). It predicts no
+// potential whose minimum is a given native structure ([protein.Model]). It predicts no
 // structure. Lengths are in angstrom, energies in units of the contact energy.
 // Coordinates are slices of x, y, z, one bead after the other. [Of] samples the landscape of
 // a caller's structure on the devices of a runtime.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"os"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload/landscape"
+	"github.com/weft-run/weft/workload/protein"
 )
 
 // Crambin, turned about the axis through its tenth and eleventh bead, loses contacts.
@@ -18,15 +18,11 @@ func ExampleOf() {
 		log.Fatal(err)
 	}
 	defer rt.Close()
-	file, err := os.Open("testdata/1crn.pdb")
+	s, err := protein.Open("1CRN", protein.Select{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer file.Close()
-	native, err := landscape.ReadCA(file, "A")
-	if err != nil {
-		log.Fatal(err)
-	}
+	native := s.Coordinates()
 	energies, err := landscape.Of(ctx, rt, native)
 	if err != nil {
 		log.Fatal(err)

@@ -1,30 +1,22 @@
 package landscape
 
 import (
-	"bytes"
-	_ "embed" // for the structure that is shipped
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"path/filepath"
 	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/protein"
 )
 
 // ErrConfig is wrapped by every error of Validate.
 var ErrConfig = errors.New("bad landscape")
-
-// crambinPDB is entry 1CRN of the Protein Data Bank, 46 residues.
-//
-//go:embed testdata/1crn.pdb
-var crambinPDB []byte
 
 // maxResidues bounds the work, which grows with the third power of it.
 const maxResidues = 20_000
@@ -32,10 +24,10 @@ const maxResidues = 20_000
 // Config says of which structure to sample the landscape. The zero value is
 // crambin (1CRN), which is shipped.
 type Config struct {
-	// Path is a file in the PDB format.
-	Path string
-	// Chain is the chain to read; empty means the first.
-	Chain string
+	// Structure is the name of a structure that is shipped, or of a file ([protein.Open]).
+	Structure string
+	// Select says which chain and model to take of it.
+	Select protein.Select
 	// Residues, if not zero, is the length of a helix to use instead of a file.
 	Residues int
 }
@@ -44,8 +36,8 @@ type Config struct {
 // is seen by New.
 func (c Config) Validate() error {
 	switch {
-	case c.Residues != 0 && (c.Path != "" || c.Chain != ""):
-		return fmt.Errorf("landscape: a helix of %d residues and file %q, chain %q: %w: name either", c.Residues, c.Path, c.Chain, ErrConfig)
+	case c.Residues != 0 && (c.Structure != "" || c.Select != protein.Select{}):
+		return fmt.Errorf("landscape: a helix of %d residues and structure %q, chain %q, model %d: %w: name either", c.Residues, c.Structure, c.Select.Chain, c.Select.Model, ErrConfig)
 	case c.Residues != 0 && (c.Residues < 4 || c.Residues > maxResidues):
 		return fmt.Errorf("landscape: a helix of %d residues: %w: there must be 4 to %d", c.Residues, ErrConfig, maxResidues)
 	}
@@ -80,29 +72,23 @@ func New(c Config) (*Job, error) {
 	return newJob(native, name)
 }
 
-// maxPDB is the most a structure file may have: the format ends at 99,999 atoms of 81
-// bytes a model, and files have up to some tens of models.
-const maxPDB = 1 << 28
-
 // structure returns the coordinates that a configuration names, and a name.
 func structure(c Config) (native []float64, name string, err error) {
 	if c.Residues != 0 {
 		return helix(c.Residues), "helix", nil
 	}
-	name = "1CRN"
-	var r io.Reader = bytes.NewReader(crambinPDB)
-	if c.Path != "" {
-		b, err := safefile.ReadInput(c.Path, maxPDB)
-		if err != nil {
-			return nil, "", fmt.Errorf("landscape: %w", err)
-		}
-		name, r = filepath.Base(c.Path), bytes.NewReader(b)
+	s, err := protein.Open(cmp.Or(c.Structure, "1CRN"), c.Select)
+	if err != nil {
+		return nil, "", fmt.Errorf("landscape: %w", err)
 	}
-	if c.Chain != "" {
-		name += " chain " + c.Chain
+	if n := len(s.Ends()); n > 1 {
+		return nil, "", fmt.Errorf("landscape: %s: %d chains: %w: a landscape is of one; name it", s.Name, n, ErrConfig)
 	}
-	native, err = ReadCA(r, c.Chain)
-	return native, name, err
+	name = s.Name
+	if c.Select.Chain != "" {
+		name += " chain " + c.Select.Chain
+	}
+	return s.Coordinates(), name, nil
 }
 
 // helix returns the C-alpha atoms of an ideal alpha helix: 100 degrees and 1.5
@@ -212,7 +198,7 @@ func (j *Job) Items() sched.Items {
 			if hi == lo {
 				return 0, 0
 			}
-			return 8 * int64(len(j.model.native)+len(j.turns)), j.offset(hi) - j.offset(lo)
+			return 8 * int64(len(j.model.Native)+len(j.turns)), j.offset(hi) - j.offset(lo)
 		},
 	}
 }
@@ -257,7 +243,7 @@ func (j *Job) task(lo, hi int64) graph.Task {
 		Steps: []graph.Step{step(Kernel, 0)},
 		Work: graph.Work{
 			Ops:   pairOps * float64(Angles/parts) * float64(j.costBefore(hi)-j.costBefore(lo)),
-			Bytes: float64(8*int64(len(j.model.native)) + j.offset(hi) - j.offset(lo)),
+			Bytes: float64(8*int64(len(j.model.Native)) + j.offset(hi) - j.offset(lo)),
 			Unit:  graph.FP64,
 		},
 	}
@@ -277,7 +263,7 @@ func (j *Job) task(lo, hi int64) graph.Task {
 // Graph has a task for each range of rows or parts.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
-	native := b.Data(graph.Data{Name: "native", Bytes: int64(8 * len(j.model.native)), Input: true})
+	native := b.Data(graph.Data{Name: "native", Bytes: int64(8 * len(j.model.Native)), Input: true})
 	turns := b.Data(graph.Data{Name: "turns", Bytes: int64(8 * len(j.turns)), Input: true})
 	energies := b.Data(graph.Data{Name: "energies", Bytes: int64(8 * len(j.energies)), Output: true})
 	for _, r := range ranges {
@@ -294,7 +280,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 
 // Bind ties the structure, the turns and the energies to the job's memory.
 func (j *Job) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("native", j.model.native), weft.Bind("turns", j.turns), weft.Bind("energies", j.energies)}
+	return []weft.Binding{weft.Bind("native", j.model.Native), weft.Bind("turns", j.turns), weft.Bind("energies", j.energies)}
 }
 
 // Result is the landscape after a run: the energy at [i*Angles+k] is that after

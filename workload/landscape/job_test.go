@@ -17,6 +17,7 @@ import (
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/landscape"
+	"github.com/weft-run/weft/workload/protein"
 )
 
 // run runs and checks a job.
@@ -64,7 +65,7 @@ func TestJobCrambin(t *testing.T) {
 	if len(j.Result()) != 44*landscape.Angles {
 		t.Errorf("%d entries, want 44 rows", len(j.Result()))
 	}
-	again := run(t, rt, landscape.Config{Path: "testdata/1crn.pdb", Chain: "A"})
+	again := run(t, rt, landscape.Config{Structure: "../protein/testdata/1crn.pdb", Select: protein.Select{Chain: "A"}})
 	if !slices.Equal(again.Result(), j.Result()) {
 		t.Error("the file has another landscape than the structure that is shipped")
 	}
@@ -166,12 +167,12 @@ func TestJobRejects(t *testing.T) {
 		{landscape.Config{Residues: 3}, landscape.ErrConfig},
 		{landscape.Config{Residues: -1}, landscape.ErrConfig},
 		{landscape.Config{Residues: 20_001}, landscape.ErrConfig},
-		{landscape.Config{Residues: 100, Path: short}, landscape.ErrConfig},
-		{landscape.Config{Residues: 100, Chain: "A"}, landscape.ErrConfig},
-		{landscape.Config{Chain: "B"}, landscape.ErrPDB},
-		{landscape.Config{Path: "no such file"}, fs.ErrNotExist},
-		{landscape.Config{Path: "job_test.go"}, landscape.ErrPDB},
-		{landscape.Config{Path: short}, landscape.ErrStructure},
+		{landscape.Config{Residues: 100, Structure: short}, landscape.ErrConfig},
+		{landscape.Config{Residues: 100, Select: protein.Select{Chain: "A"}}, landscape.ErrConfig},
+		{landscape.Config{Select: protein.Select{Chain: "B"}}, protein.ErrStructure},
+		{landscape.Config{Structure: "no such file"}, fs.ErrNotExist},
+		{landscape.Config{Structure: "job_test.go"}, protein.ErrStructure},
+		{landscape.Config{Structure: short}, protein.ErrStructure},
 	} {
 		if _, err := landscape.New(c.config); !errors.Is(err, c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: error %v, want %v", c.config, err, c.want)

@@ -1,14 +1,13 @@
 package landscape
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/weft-run/weft/workload/protein"
 )
 
 // everyKernel runs a test with each kernel this machine has.
@@ -21,16 +20,11 @@ func everyKernel(t *testing.T, test func(t *testing.T)) {
 
 func crambin(t testing.TB) *Model {
 	t.Helper()
-	f, err := os.Open("testdata/1crn.pdb")
+	s, err := protein.Open("1CRN", protein.Select{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	xyz, err := ReadCA(f, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := NewModel(xyz)
+	m, err := NewModel(s.Coordinates())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,18 +50,18 @@ func coil(t testing.TB, n int) *Model {
 // sample computes the whole landscape in one range.
 func sample(m *Model) []float64 {
 	dst := make([]float64, RowCount(m.Beads())*Angles)
-	Rows(dst, m.native, Turns(), m.Energy(m.native), 0, RowCount(m.Beads()))
+	Rows(dst, m.Native, Turns(), m.Energy(m.Native), 0, RowCount(m.Beads()))
 	return dst
 }
 
 func TestCrambin(t *testing.T) {
 	m := crambin(t)
-	if m.Beads() != 46 || m.Contacts() != 89 {
-		t.Errorf("%d residues and %d contacts, want 46 and 89", m.Beads(), m.Contacts())
+	if m.Beads() != 46 || len(m.Contacts) != 89 {
+		t.Errorf("%d residues and %d contacts, want 46 and 89", m.Beads(), len(m.Contacts))
 	}
 	// Bonds, angles and dihedrals vanish, contacts give -1 each, and the other
 	// pairs repel each other a little.
-	if rest := m.Energy(m.native) + 89; rest <= 0 || rest > 0.02 {
+	if rest := m.Energy(m.Native) + 89; rest <= 0 || rest > 0.02 {
 		t.Errorf("native energy is %v beyond that of the contacts", rest)
 	}
 }
@@ -77,9 +71,9 @@ func TestCrambin(t *testing.T) {
 func TestNativeIsMinimum(t *testing.T) {
 	m := crambin(t)
 	r := rand.New(rand.NewPCG(1, 1))
-	native := m.Energy(m.native)
+	native := m.Energy(m.Native)
 	for range 200 {
-		x := slices.Clone(m.native)
+		x := slices.Clone(m.Native)
 		for i := range x {
 			x[i] += 0.05 * r.NormFloat64()
 		}
@@ -88,13 +82,13 @@ func TestNativeIsMinimum(t *testing.T) {
 		}
 	}
 	const h = 1e-5
-	x := slices.Clone(m.native)
+	x := slices.Clone(m.Native)
 	for i := range x {
-		x[i] = m.native[i] + h
+		x[i] = m.Native[i] + h
 		up := m.Energy(x)
-		x[i] = m.native[i] - h
+		x[i] = m.Native[i] - h
 		down := m.Energy(x)
-		x[i] = m.native[i]
+		x[i] = m.Native[i]
 		if g := (up - down) / (2 * h); math.Abs(g) > 0.1 {
 			t.Errorf("coordinate %d: slope %v at the minimum", i, g)
 		}
@@ -126,11 +120,11 @@ func TestTurned(t *testing.T) {
 			if j == i-1 {
 				want = 0.7
 			}
-			d := math.Abs(math.Remainder(dihedral(x, j)-dihedral(m.native, j), 2*math.Pi))
+			d := math.Abs(math.Remainder(dihedral(x, j)-dihedral(m.Native, j), 2*math.Pi))
 			if math.Abs(d-want) > 1e-9 {
 				t.Fatalf("turn at %d: dihedral %d changes by %v", i, j, d)
 			}
-			if math.Abs(angle(x, j)-angle(m.native, j)) > 1e-9 || math.Abs(distance2(x, j, j+1)-distance2(m.native, j, j+1)) > 1e-9 {
+			if math.Abs(angle(x, j)-angle(m.Native, j)) > 1e-9 || math.Abs(distance2(x, j, j+1)-distance2(m.Native, j, j+1)) > 1e-9 {
 				t.Fatalf("turn at %d: the angle or bond at %d changes", i, j)
 			}
 		}
@@ -175,7 +169,7 @@ func TestKernelsAgree(t *testing.T) {
 func TestCutsDoNotChangeResult(t *testing.T) {
 	m := crambin(t)
 	want := sample(m)
-	energy, turns := m.Energy(m.native), Turns()
+	energy, turns := m.Energy(m.Native), Turns()
 	for parts := 1; parts <= 8; parts++ {
 		shares := make([]float64, parts)
 		for p := range shares {
@@ -184,7 +178,7 @@ func TestCutsDoNotChangeResult(t *testing.T) {
 		begin := Cut(m.Beads(), shares)
 		got := make([]float64, len(want))
 		for p := parts - 1; p >= 0; p-- {
-			Rows(got, m.native, turns, energy, begin[p], begin[p+1])
+			Rows(got, m.Native, turns, energy, begin[p], begin[p+1])
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%d parts: the result differs", parts)
@@ -250,91 +244,12 @@ func TestCutCovers(t *testing.T) {
 	}
 }
 
-func TestNewModelRejects(t *testing.T) {
-	good := crambin(t).native
-	bad := map[string][]float64{
-		"few":          good[:9],
-		"ragged":       good[:13],
-		"not a number": append(slices.Clone(good[:12]), math.NaN(), 0, 0),
-		"far":          append(slices.Clone(good[:12]), 1e9, 0, 0),
-		"same":         append(slices.Clone(good[:12]), good[:3]...),
-		"line":         {0, 0, 0, 4, 0, 0, 8, 0, 0, 8, 4, 0},
-	}
-	for name, x := range bad {
-		if _, err := NewModel(x); !errors.Is(err, ErrStructure) {
-			t.Errorf("%s: error %v", name, err)
-		}
-	}
-}
-
-func TestReadCA(t *testing.T) {
-	const text = `HEADER    TEST
-ATOM      1  N   ALA A   1      11.104   6.134  -6.504  1.00  0.00           N
-ATOM      2  CA AALA A   1      11.639   6.071  -5.147  0.50  0.00           C
-ATOM      3  CA BALA A   1      99.000  99.000  99.000  0.50  0.00           C
-HETATM    4 CA    CA A 101       1.000   2.000   3.000  1.00  0.00          CA
-ATOM      5  CA  GLY B   1       1.500  -2.500   3.500
-ATOM      6  CA  GLY A   2       7.000   8.000   9.000
-ENDMDL
-ATOM      7  CA  GLY A   3       0.000   0.000   0.000
-`
-	for _, c := range []struct {
-		chain string
-		want  []float64
-	}{
-		{"", []float64{11.639, 6.071, -5.147, 7, 8, 9}},
-		{"A", []float64{11.639, 6.071, -5.147, 7, 8, 9}},
-		{"B", []float64{1.5, -2.5, 3.5}},
-	} {
-		if got, err := ReadCA(strings.NewReader(text), c.chain); err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("chain %q: %v, %v, want %v", c.chain, got, err, c.want)
-		}
-	}
-	for name, c := range map[string][2]string{
-		"no chain":   {text, "C"},
-		"long name":  {text, "AB"},
-		"empty":      {"", ""},
-		"short line": {"ATOM      5  CA  GLY B   1       1.500", ""},
-		"no number":  {"ATOM      5  CA  GLY B   1       1.5x0  -2.500   3.500", ""},
-		"infinite":   {"ATOM      5  CA  GLY B   1         Inf  -2.500   3.500", ""},
-	} {
-		if _, err := ReadCA(strings.NewReader(c[0]), c[1]); !errors.Is(err, ErrPDB) {
-			t.Errorf("%s: error %v", name, err)
-		}
-	}
-	if _, err := ReadCA(strings.NewReader(strings.Repeat("x", 1<<20)), ""); err == nil || errors.Is(err, ErrPDB) {
-		t.Errorf("endless line: error %v", err)
-	}
-}
-
-// FuzzReadCA checks that any text is either refused with a known error or gives
-// finite coordinates, three for a bead.
-func FuzzReadCA(f *testing.F) {
-	f.Add("ATOM      5  CA  GLY B   1       1.500  -2.500   3.500", "")
-	f.Add("ATOM      5  CA  GLY B   1       0x1p2  -2.500   1e400", "B")
-	f.Add("ATOM   \n", "A")
-	f.Fuzz(func(t *testing.T, text, chain string) {
-		xyz, err := ReadCA(strings.NewReader(text), chain)
-		if err != nil {
-			return
-		}
-		if len(xyz) == 0 || len(xyz)%3 != 0 {
-			t.Errorf("%d coordinates", len(xyz))
-		}
-		for _, v := range xyz {
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				t.Errorf("coordinate %v", v)
-			}
-		}
-	})
-}
-
 func TestRowsDoNotAllocate(t *testing.T) {
 	m := crambin(t)
 	dst, turns := make([]float64, RowCount(46)*Angles), Turns()
 	if n := testing.AllocsPerRun(5, func() {
-		Rows(dst, m.native, turns, -89, 0, 3)
-		rowPart(dst[:200], m.native, turns, -89, 3, 400)
+		Rows(dst, m.Native, turns, -89, 0, 3)
+		rowPart(dst[:200], m.Native, turns, -89, 3, 400)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -344,12 +259,12 @@ func TestRowsDoNotAllocate(t *testing.T) {
 func BenchmarkRows(b *testing.B) {
 	m := crambin(b)
 	n := m.Beads()
-	dst, turns, energy := make([]float64, RowCount(n)*Angles), Turns(), m.Energy(m.native)
+	dst, turns, energy := make([]float64, RowCount(n)*Angles), Turns(), m.Energy(m.Native)
 	defer func() { use = best }()
 	for use = scalar; use <= best; use++ {
 		b.Run(fmt.Sprintf("kernel=%d", use), func(b *testing.B) {
 			for range b.N {
-				Rows(dst, m.native, turns, energy, 0, RowCount(n))
+				Rows(dst, m.Native, turns, energy, 0, RowCount(n))
 			}
 			pairs := Angles * float64(CostBefore(n, RowCount(n))) * float64(b.N)
 			b.ReportMetric(pairs/b.Elapsed().Seconds()/1e6, "Mpair/s")

@@ -10,10 +10,10 @@ import (
 
 // Of returns the landscape of a caller's native structure, computed on the devices of a
 // runtime that was opened with [Funcs] among its kernels. The structure is x, y and z of
-// each bead in angstrom, as [ReadCA] reads them from a file. The energy at [i*Angles+k] of
+// each bead in angstrom, as [protein.Structure] has them. The energy at [i*Angles+k] of
 // the result is that after turning the beads behind i+1 by k of [Angles] steps; there are
 // [RowCount] rows. Coordinates that are no chain, or not finite, are an error that wraps
-// [ErrStructure], and more than 20,000 beads one that wraps [ErrConfig].
+// [protein.ErrStructure], and more than 20,000 beads one that wraps [ErrConfig].
 func Of(ctx context.Context, rt *weft.Runtime, native []float64) ([]float64, error) {
 	j, err := newJob(native, "of a caller's structure")
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload/protein"
 )
 
 // chains are the models that rows are cut of.
@@ -31,10 +32,10 @@ func TestPartsEqualRows(t *testing.T) {
 	turns := Turns()
 	everyKernel(t, func(t *testing.T) {
 		for _, m := range chains(t) {
-			whole, energy := sample(m), m.Energy(m.native)
+			whole, energy := sample(m), m.Energy(m.Native)
 			check := func(t rapid.TB, i, from, to int) {
 				part := unset(to - from)
-				rowPart(part, m.native, turns, energy, i, from)
+				rowPart(part, m.Native, turns, energy, i, from)
 				if !sameBits(part, whole[i*Angles+from:i*Angles+to]) {
 					t.Errorf("%d beads, row %d: angles %d to %d differ from those of the whole row", m.Beads(), i, from, to)
 				}
@@ -62,14 +63,14 @@ func TestPiecesOfTasks(t *testing.T) {
 	funcs := Funcs()
 	for _, m := range chains(t) {
 		want := sample(m)
-		rows := &Job{model: m, parts: 1, energy: m.Energy(m.native), turns: Turns(), energies: make([]float64, len(want))}
+		rows := &Job{model: m, parts: 1, energy: m.Energy(m.Native), turns: Turns(), energies: make([]float64, len(want))}
 		for _, j := range []*Job{rows, rows.Hosted().(*Job)} {
 			check := func(lo, hi int64, cut float64) {
 				step := j.task(lo, hi).Steps[0]
 				got := unset(len(want))
 				from, to := j.offset(lo), j.offset(hi)
 				c := &weft.Call{Params: step.Params, Args: [][]byte{
-					workloadtest.Bytes(m.native), workloadtest.Bytes(j.turns), workloadtest.Bytes(got)[from:to:to],
+					workloadtest.Bytes(m.Native), workloadtest.Bytes(j.turns), workloadtest.Bytes(got)[from:to:to],
 				}}
 				items := int(step.Launch.Grid[0])
 				mid := int(cut * float64(items))
@@ -115,7 +116,7 @@ func TestPiecesOfTasks(t *testing.T) {
 // of its parts.
 func TestPartsCost(t *testing.T) {
 	for _, n := range []int{4, 5, 46, 301} {
-		rows := &Job{model: &Model{native: make([]float64, 3*n)}, parts: 1}
+		rows := &Job{model: &Model{&protein.Model{Native: make([]float64, 3*n)}}, parts: 1}
 		parts := rows.Hosted().(*Job)
 		if got, want := parts.extent(), hostedParts*rows.extent(); got != want {
 			t.Fatalf("%d beads: %d parts, want %d", n, got, want)
@@ -153,7 +154,7 @@ func TestGrain(t *testing.T) {
 		beads int
 		want  int64
 	}{{4, 5}, {5, 5}, {10, 5}, {20, 2}, {46, 1}, {maxResidues, 1}} {
-		rows := &Job{model: &Model{native: make([]float64, 3*c.beads)}, parts: 1}
+		rows := &Job{model: &Model{&protein.Model{Native: make([]float64, 3*c.beads)}}, parts: 1}
 		if got := rows.Hosted().(*Job).Grain(); got != c.want || rows.Grain() != 1 {
 			t.Errorf("%d beads: a task has at least %d parts or %d rows, want %d or one", c.beads, got, rows.Grain(), c.want)
 		}
@@ -164,7 +165,7 @@ func TestGrain(t *testing.T) {
 // by part: what it costs to cut rows.
 func BenchmarkParts(b *testing.B) {
 	m := crambin(b)
-	dst, turns, energy := make([]float64, RowCount(m.Beads())*Angles), Turns(), m.Energy(m.native)
+	dst, turns, energy := make([]float64, RowCount(m.Beads())*Angles), Turns(), m.Energy(m.Native)
 	defer func() { use = best }()
 	for use = scalar; use <= best; use++ {
 		for _, parts := range []int{1, hostedParts} {
@@ -172,7 +173,7 @@ func BenchmarkParts(b *testing.B) {
 				angles := Angles / parts
 				for range b.N {
 					for e := 0; e < len(dst); e += angles {
-						rowPart(dst[e:e+angles], m.native, turns, energy, e/Angles, e%Angles)
+						rowPart(dst[e:e+angles], m.Native, turns, energy, e/Angles, e%Angles)
 					}
 				}
 			})

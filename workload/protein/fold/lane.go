@@ -209,7 +209,7 @@ func (a *args) force(l int) {
 	e += a.twist(l)
 	for i := range a.beads {
 		xi := at(g.x, i, l)
-		var fi vector = at(g.f, i, l)
+		fi := at(g.f, i, l)
 		for k := g.s.rows[i]; k < g.s.rows[i+1]; k++ {
 			j := int(g.s.with[k])
 			d := sub(xi, at(g.x, j, l))

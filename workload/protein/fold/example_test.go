@@ -1,0 +1,35 @@
+package fold_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/workload/protein/fold"
+)
+
+// Eight replicas of crambin collapse from straight lines within some thousand steps.
+func ExampleRun_Do() {
+	ctx := context.Background()
+	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu", Funcs: fold.Funcs(), NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	r, err := fold.New(fold.Config{Structure: "1CRN", Steps: 4000, Every: 500, Replicas: 8, Seed: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := r.Do(ctx, rt, func(round int) {
+		// r.Frame(round, 0) has the energy, Q, Rg and RMSD of replica 0 so far.
+	}); err != nil {
+		log.Fatal(err)
+	}
+	first, last := r.Frame(0, 0), r.Frame(r.Rounds()-1, 0)
+	fmt.Println(r.Rounds(), "frames; the chain is shorter at the end:", last.Rg < first.Rg)
+	fmt.Println(r.Check())
+	// Output:
+	// 8 frames; the chain is shorter at the end: true
+	// <nil>
+}
