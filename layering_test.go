@@ -134,6 +134,8 @@ var house = []room{
 	{pkg: "internal/product", imports: []string{".", "graph", "machine", "sched", "workload", "internal/arena", "internal/panel", "internal/philox", "internal/signature"}, why: portable},
 	{pkg: "workload/*", imports: []string{".", "graph", "machine", "sched", "workload", "collective", "collective/live", "replica", "pipeline", "internal/panel", "internal/philox", "internal/product", "internal/rounding", "internal/safefile", "internal/signature"}, modules: []string{"golang.org/x/sys"},
 		why: portable},
+	{pkg: "workload/fusion", imports: []string{".", "graph", "machine", "sched", "workload", "workload/clifford", "pipeline", "internal/philox", "internal/rounding", "internal/signature"},
+		why: "records have multivectors, whose product is that of geometric algebra"},
 	{pkg: "workload/reservoir", imports: []string{".", "graph", "machine", "sched", "workload", "workload/gemm", "collective", "collective/live", "replica", "internal/philox", "internal/rounding", "internal/signature"}, modules: []string{"golang.org/x/sys"},
 		why: "training is products of matrices, which gemm has for every device"},
 	{pkg: "workload/landscape", imports: []string{".", "graph", "machine", "sched", "workload", "workload/protein", "internal/philox", "internal/signature"}, modules: []string{"golang.org/x/sys"},

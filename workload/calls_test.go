@@ -16,6 +16,7 @@ import (
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
+	"github.com/weft-run/weft/workload/clifford"
 	"github.com/weft-run/weft/workload/conv"
 	"github.com/weft-run/weft/workload/enumerative"
 	"github.com/weft-run/weft/workload/fisher"
@@ -31,7 +32,7 @@ import (
 func funcs() map[string]weft.Func {
 	return workload.Funcs(
 		gemm.Funcs(), tropical.Funcs(), tropical.TrainFuncs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(),
-		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs())
+		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs())
 }
 
 // Every call is right on one CPU device and on three.
@@ -53,7 +54,7 @@ func testCalls(t *testing.T, rt *weft.Runtime) {
 		"automata": testAutomata,
 		"conv":     testConv,
 		"fisher":   testFisher, "fusion": testFusion, "landscape": testLandscape, "reduce": testReduce,
-		"reservoir": testReservoir, "enumerative": testEnumerative,
+		"reservoir": testReservoir, "enumerative": testEnumerative, "clifford": testClifford,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, rt) })
 	}
@@ -79,6 +80,13 @@ func TestCallsName(t *testing.T) {
 		"fisher": func() error { _, err := fisher.Of(ctx, rt, make([]float32, 4), make([]float32, 2)); return err },
 		"fusion": func() error {
 			_, err := fusion.Of(ctx, rt, make([]float32, fusion.Floats), &fusion.Weights{}, fusion.Config{})
+			return err
+		},
+		"clifford": func() error {
+			a, err := clifford.NewAlgebra(3, 0)
+			if err == nil {
+				_, err = clifford.Normalize(ctx, rt, a, make([]float32, 8))
+			}
 			return err
 		},
 		"enumerative": func() error {

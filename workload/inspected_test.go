@@ -3,6 +3,7 @@ package workload_test
 import (
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
+	"github.com/weft-run/weft/workload/clifford"
 	"github.com/weft-run/weft/workload/conv"
 	"github.com/weft-run/weft/workload/enumerative"
 	"github.com/weft-run/weft/workload/fisher"
@@ -17,6 +18,6 @@ import (
 
 // Every workload says what its check may miss.
 var _ = []workload.Inspected{
-	(*automata.Job)(nil), (*conv.Job)(nil), (*enumerative.Job)(nil), (*fisher.Job)(nil), (*fusion.Job)(nil), (*gemm.Job)(nil), (*landscape.Job)(nil),
+	(*automata.Job)(nil), (*clifford.Job)(nil), (*conv.Job)(nil), (*enumerative.Job)(nil), (*fisher.Job)(nil), (*fusion.Job)(nil), (*gemm.Job)(nil), (*landscape.Job)(nil),
 	(*merkle.Job)(nil), (*reduce.Job)(nil), (*reservoir.Job)(nil), (*reservoir.StreamJob)(nil), (*tropical.Job)(nil), (*tropical.TrainJob)(nil),
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
+	"github.com/weft-run/weft/workload/clifford"
 	"github.com/weft-run/weft/workload/conv"
 	"github.com/weft-run/weft/workload/enumerative"
 	"github.com/weft-run/weft/workload/fisher"
@@ -73,6 +74,8 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		make(fisher.New(fisher.Config{Points: 100, Features: 5})),
 		make(tropical.NewTraining(tropical.Training{Inputs: 3, Hidden: 4, Outputs: 2, Batch: 20, Steps: 2})),
 		make(fusion.New(fusion.Config{Records: 1000, Bind: true})),
+		make(clifford.New(clifford.Config{Op: clifford.Rotor, P: 3, Count: 1000})),
+		make(clifford.New(clifford.Config{Op: clifford.Norm, P: 3, Count: 1000})),
 		make(enumerative.New(enumerative.Config{Problem: enumerative.Degree, K: 3, N: 15})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}, Split: conv.Rows})),
@@ -118,7 +121,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 			}
 		}
 	}
-	if want := 39; len(seen) != want {
+	if want := 41; len(seen) != want {
 		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
+	"github.com/weft-run/weft/workload/clifford"
 	"github.com/weft-run/weft/workload/conv"
 	"github.com/weft-run/weft/workload/enumerative"
 	"github.com/weft-run/weft/workload/fisher"
@@ -84,6 +85,12 @@ func samples(t *testing.T) []sample {
 	}
 	fu, err := fusion.New(fusion.Config{Records: 1003, Bind: true, Seed: 3})
 	product(fu, err, func() []float32 { return fu.Result() })
+	for _, s := range [][2]int{{3, 0}, {1, 3}, {4, 1}, {1, 0}, {2, 1}, {2, 4}} { // three that kernels know, and others
+		for _, op := range clifford.Operations() {
+			c, err := clifford.New(clifford.Config{Op: op, P: s[0], Q: s[1], Count: 1003, Seed: 3})
+			product(c, err, func() []float32 { return c.Result() })
+		}
+	}
 	for _, c := range []enumerative.Config{
 		{Problem: enumerative.Degree, K: 5, N: 16},
 		{Problem: enumerative.Hypersurface, K: 4, N: 18},

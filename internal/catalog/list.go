@@ -11,6 +11,7 @@ import (
 	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
+	"github.com/weft-run/weft/workload/clifford"
 	"github.com/weft-run/weft/workload/conv"
 	"github.com/weft-run/weft/workload/enumerative"
 	"github.com/weft-run/weft/workload/fisher"
@@ -190,6 +191,15 @@ var list = []Entry{
 			return enumerative.New(c)
 		}, func() { c.Classes, bad = enumerative.ParseClasses(*classes) })
 	}, Growth{[]string{"n"}, 10, 40}},
+	{"clifford", "multiply, turn or normalize multivectors of a geometric algebra", clifford.Funcs, func(f *pflag.FlagSet) Order {
+		c := clifford.Config{}
+		f.StringVar(&c.Op, "op", clifford.Product, "product, rotor (turns all by one) or normalize")
+		f.IntVar(&c.P, "p", 3, "vectors that square to one")
+		f.IntVar(&c.Q, "q", 0, "vectors that square to minus one; with p at most 6")
+		f.IntVar(&c.Count, "count", 1<<20, "multivectors")
+		f.Uint64Var(&c.Seed, "seed", 1, "what multivectors and rotor are drawn from")
+		return order(&c, clifford.New)
+	}, Growth{[]string{"count"}, 1, 1 << 24}},
 }
 
 // notZero refuses a zero that a workload would take for its default. Help does not say

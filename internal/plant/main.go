@@ -110,13 +110,14 @@ var tests = map[string]string{
 	"reservoir":   "TestTanh|TestAgainstReference|TestCutsDoNotChangeResult|TestStream.*|TestKuramoto.*|TestRunKernel.*|TestFewKernel.*",
 	"fusion":      "TestBind|TestModesAgree|TestProduct",
 	"fisher":      "TestBlocksAgree|TestClosedForm",
+	"clifford":    "TestProduct|TestAxioms|TestMatrices|TestWide|TestRotor",
 	"enumerative": "TestVectors|TestLittlewoodRichardson",
 }
 
 // What checks say of a wrong result.
 var verdicts = []string{
 	"not the product", "not the max-plus product", "not the trained network", "not the convolution", "not the reduction", "not the fused records",
-	"not the Fisher information", "not the integral", "not the game's cells", "not the landscape", "not the reservoir's states", "by the definition",
+	"not the Fisher information", "not the integral", "not the multivectors", "not the game's cells", "not the landscape", "not the reservoir's states", "by the definition",
 }
 
 // test tests an error in Go or assembly, in a copy of the project that has it: the job's

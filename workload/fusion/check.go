@@ -99,13 +99,9 @@ func (j *Job) multivector(in []float32, turn *[8][8]float64, out, within []float
 	for k := range 8 {
 		size, carried := 0.0, 0.0
 		for i := range 8 {
-			m := blades[k] ^ blades[i] // the blade whose product with the i-th is the k-th
-			for b, set := range blades {
-				if set == m {
-					size += math.Abs(turned[i] * c[b])
-					carried += off[i] * math.Abs(c[b])
-				}
-			}
+			b, _ := algebra.BladeProduct(i, k) // the blade whose product with the i-th is the k-th
+			size += math.Abs(turned[i] * c[b])
+			carried += off[i] * math.Abs(c[b])
 		}
 		out[k], within[k] = bound[k], carried+u*size+16*rounding.Tiny
 	}

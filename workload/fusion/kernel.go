@@ -17,9 +17,9 @@ package fusion
 
 import (
 	"math"
-	"math/bits"
 
 	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/workload/clifford"
 )
 
 // Floats is how many float32 a record has: 8 tropical numbers, 8 values, 8
@@ -34,40 +34,24 @@ const (
 	cliffordAt   = 24
 )
 
-// blades are the basis blades 1, e1, e2, e3, e12, e13, e23, e123 as sets of
-// vectors.
-var blades = [8]uint{0b000, 0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111}
+// algebra is Cl(3,0), whose blades are 1, e1, e2, e3, e12, e13, e23 and e123.
+var algebra = func() *clifford.Algebra {
+	a, err := clifford.NewAlgebra(3, 0)
+	if err != nil {
+		panic(err) // there is one
+	}
+	return a
+}()
 
 // Product is the geometric product of two multivectors of Cl(3,0).
 func Product(a, b [8]float64) (c [8]float64) {
-	for i, x := range a {
-		for j, y := range b {
-			k, sign := bladeProduct(i, j)
-			c[k] += sign * x * y
-		}
-	}
+	algebra.Product(c[:], a[:], b[:])
 	return c
-}
-
-// bladeProduct is the product of two basis blades: which it is, and its sign,
-// which changes with every swap that puts the vectors in order.
-func bladeProduct(i, j int) (k int, sign float64) {
-	swaps := 0
-	for a := blades[i] >> 1; a != 0; a >>= 1 {
-		swaps += bits.OnesCount(a & blades[j])
-	}
-	want := blades[i] ^ blades[j]
-	for blades[k] != want {
-		k++
-	}
-	return k, 1 - 2*float64(swaps%2)
 }
 
 // reverse turns the order of vectors in every blade around.
 func reverse(a [8]float64) [8]float64 {
-	for k := 4; k < 8; k++ { // blades of two and three vectors
-		a[k] = -a[k]
-	}
+	algebra.Reverse(a[:], a[:])
 	return a
 }
 
@@ -181,15 +165,14 @@ func stageC(out, in, weights []float32) {
 	}
 }
 
-// products are the terms of the geometric product: bladeProduct of every two
-// blades.
+// products are the terms of the geometric product.
 var products = func() (out [8][8]struct {
 	blade int
 	sign  float32
 }) {
 	for i := range out {
 		for j := range out[i] {
-			k, sign := bladeProduct(i, j)
+			k, sign := algebra.BladeProduct(i, j)
 			out[i][j].blade, out[i][j].sign = k, float32(sign)
 		}
 	}

@@ -1,0 +1,125 @@
+// Products and norms of multivectors, as package clifford has them: a multivector to a thread.
+#include "../device.cuh"
+
+//params: params
+struct Params {
+	unsigned p, q; // of the algebra
+	unsigned n; // multivectors
+	unsigned left, right;
+};
+
+enum : u32 { Negative = 1u << 31 };
+
+// Table has the entries of an algebra of P + Q = D vectors, made by the compiler: in row i the
+// blade j whose product with i is k, and whether that is negative. Blades are in the order of
+// their number of vectors and then of their names.
+template <int P, int D> struct Table {
+	static constexpr int Size = 1 << D;
+	u8 right[Size][Size];
+	bool minus[Size][Size];
+
+	static constexpr int count(u32 set) {
+		int n = 0;
+		for (; set; set &= set - 1)
+			n++;
+		return n;
+	}
+	// before says whether blade a comes before b.
+	static constexpr bool before(u32 a, u32 b) {
+		if (count(a) != count(b))
+			return count(a) < count(b);
+		u32 differ = a ^ b;
+		return differ & -differ & a; // the lowest vector that is in one only
+	}
+	constexpr Table() : right{}, minus{} {
+		u32 sets[Size] = {}, at[Size] = {};
+		for (u32 a = 0; a < Size; a++) {
+			u32 position = 0;
+			for (u32 b = 0; b < Size; b++)
+				if (b != a && before(b, a))
+					position++;
+			sets[position] = a;
+			at[a] = position;
+		}
+		for (u32 i = 0; i < Size; i++)
+			for (u32 k = 0; k < Size; k++) {
+				u32 left = sets[i], other = left ^ sets[k];
+				int changes = count(left & other & (~0u << P));
+				for (u32 s = left >> 1; s; s >>= 1)
+					changes += count(s & other);
+				right[i][k] = at[other];
+				minus[i][k] = changes & 1;
+			}
+	}
+};
+
+// fixed is a product of an algebra that the compiler knows, by vectors of four numbers.
+template <int P, int D> INLINE void fixed(const float *x, const float *y, float *out) {
+	constexpr Table<P, D> table;
+	constexpr int n = 1 << D;
+	float a[n], b[n];
+#pragma unroll
+	for (int i = 0; i < n; i += 4) {
+		float4 u = *(const float4 *)(x + i), v = *(const float4 *)(y + i);
+		a[i] = u.x, a[i + 1] = u.y, a[i + 2] = u.z, a[i + 3] = u.w;
+		b[i] = v.x, b[i + 1] = v.y, b[i + 2] = v.z, b[i + 3] = v.w;
+	}
+#pragma unroll
+	for (int k = 0; k < n; k += 4) {
+		float sum[4];
+#pragma unroll
+		for (int l = 0; l < 4; l++) {
+			sum[l] = 0;
+#pragma unroll
+			for (int i = 0; i < n; i++) {
+				float term = a[i] * b[table.right[i][k + l]];
+				sum[l] += table.minus[i][k + l] ? -term : term;
+			}
+		}
+		float4 w = {sum[0], sum[1], sum[2], sum[3]};
+		*(float4 *)(out + k) = w;
+	}
+}
+
+KERNEL(128, 1) clifford_product(const float *__restrict left, const float *__restrict right, const u32 *__restrict tables, float *__restrict out, Params c) {
+	u32 n = 1u << (c.p + c.q);
+	u64 at = (u64)BLOCK_X * THREADS + THREAD;
+	if (at >= c.n)
+		return;
+	const float *x = left + at * n * c.left, *y = right + at * n * c.right;
+	out += at * n;
+	if (aligned(x) && aligned(y) && aligned(out)) {
+		if (c.p == 3 && c.q == 0)
+			return fixed<3, 3>(x, y, out);
+		if (c.p == 1 && c.q == 3)
+			return fixed<1, 4>(x, y, out);
+		if (c.p == 4 && c.q == 1)
+			return fixed<4, 5>(x, y, out);
+	}
+	for (u32 k = 0; k < n; k++) {
+		float sum = 0;
+		for (u32 i = 0; i < n; i++) {
+			u32 e = tables[i * n + k];
+			float term = x[i] * y[e & ~Negative];
+			sum += e & Negative ? -term : term;
+		}
+		out[k] = sum;
+	}
+}
+
+KERNEL(128, 1) clifford_normalize(const float *__restrict x, const u32 *__restrict tables, float *__restrict out, Params c) {
+	u32 n = 1u << (c.p + c.q);
+	u64 at = (u64)BLOCK_X * THREADS + THREAD;
+	if (at >= c.n)
+		return;
+	x += at * n;
+	out += at * n;
+	float sum = 0;
+	for (u32 k = 0; k < n; k++) {
+		float square = x[k] * x[k];
+		sum += tables[n * n + k] & Negative ? -square : square;
+	}
+	float by = sum != 0 ? __nvvm_sqrt_rn_f(sum < 0 ? -sum : sum) : 1; // of NaN none
+	for (u32 k = 0; k < n; k++)
+		out[k] = x[k] / by;
+}

@@ -1,0 +1,258 @@
+package clifford
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+)
+
+// The operations.
+const (
+	// Product multiplies pairs of multivectors.
+	Product = "product"
+	// Rotor turns multivectors by one rotor: R x ~R.
+	Rotor = "rotor"
+	// Norm divides multivectors by their norms.
+	Norm = "normalize"
+)
+
+var operations = []string{Product, Rotor, Norm}
+
+// Operations are the names a Config may have as its Op.
+func Operations() []string { return slices.Clone(operations) }
+
+// ErrWrong is returned by [Job.Check] for multivectors that are not the result.
+var ErrWrong = errors.New("not the multivectors")
+
+// maxCount is what launches allow.
+const maxCount = 1 << 28
+
+// Config says what is computed.
+type Config struct {
+	Op    string // one of Operations
+	P, Q  int    // of Cl(p,q)
+	Count int    // multivectors
+	Seed  uint64
+}
+
+// Validate reports what is not computed.
+func (c Config) Validate() error {
+	if !slices.Contains(operations, c.Op) {
+		return fmt.Errorf("clifford: no operation %q: %w: there is %s", c.Op, ErrConfig, strings.Join(operations, ", "))
+	}
+	a, err := NewAlgebra(c.P, c.Q)
+	if err != nil {
+		return err
+	}
+	if most := maxCount / a.Size(); c.Count < 1 || c.Count > most {
+		return fmt.Errorf("clifford: %d multivectors of %v: %w: there must be 1 to %d", c.Count, a, ErrConfig, most)
+	}
+	return nil
+}
+
+// Bytes is the host memory that the job takes: factors and results.
+func (c Config) Bytes() float64 {
+	size := float64(int(1) << max(0, min(c.P+c.Q, MaxDim)))
+	return 4 * size * ((c.traffic()-c.between())*float64(c.Count) + size + 3)
+}
+
+// traffic is how many multivectors are read and written for each, and between how many of
+// them are of results between steps.
+func (c Config) traffic() float64 {
+	switch c.Op {
+	case Product:
+		return 3
+	case Rotor:
+		return 4
+	}
+	return 2
+}
+
+func (c Config) between() float64 {
+	if c.Op == Rotor {
+		return 2
+	}
+	return 0
+}
+
+// Job is one batch of multivectors.
+type Job struct {
+	c       Config
+	a       *Algebra
+	x, y    []float32 // y is the right factors of products
+	rotor   []float32 // R, and then ~R
+	entries []uint32  // the algebra's tables
+	out     []float32
+}
+
+// Streams of random numbers.
+const (
+	streamLeft = iota
+	streamRight
+	streamPlane
+)
+
+// New draws multivectors by logical index, and a rotor.
+func New(c Config) (*Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	j := newJob(c, make([]float32, c.Count<<(c.P+c.Q)))
+	philox.Fill32(j.x, c.Seed, streamLeft)
+	switch c.Op {
+	case Product:
+		j.y = make([]float32, len(j.x))
+		philox.Fill32(j.y, c.Seed, streamRight)
+	case Rotor:
+		draw := philox.Source{Seed: uint32(c.Seed), Stream: streamPlane}
+		plane := make([]float64, j.a.Size())
+		for i := range plane {
+			if bits.OnesCount32(j.a.blades[i]) == 2 {
+				plane[i] = philox.Symmetric(draw.Uint32(uint64(i), 0, 0))
+			}
+		}
+		r, err := j.a.Rotor(2, plane)
+		if err != nil {
+			return nil, err
+		}
+		j.turnBy(r)
+	}
+	return j, nil
+}
+
+// newJob is a job with multivectors.
+func newJob(c Config, x []float32) *Job {
+	a := algebras[c.P][c.Q]
+	return &Job{c: c, a: a, x: x, entries: a.entries, out: make([]float32, len(x))}
+}
+
+// turnBy sets the rotor.
+func (j *Job) turnBy(r []float64) {
+	back := make([]float64, len(r))
+	j.a.Reverse(back, r)
+	j.rotor = make([]float32, 0, 2*len(r))
+	for _, v := range append(slices.Clone(r), back...) {
+		j.rotor = append(j.rotor, float32(v))
+	}
+}
+
+// Name says what is computed.
+func (j *Job) Name() string {
+	return fmt.Sprintf("clifford %s of %d multivectors of %v", j.c.Op, j.c.Count, j.a)
+}
+
+// Class is R: a multivector does not depend on others.
+func (j *Job) Class() workload.Class { return workload.RowExact }
+
+// bytes of a multivector.
+func (j *Job) bytes() int64 { return int64(4 * j.a.Size()) }
+
+// Items are the multivectors.
+func (j *Job) Items() sched.Items {
+	factors := int64(1)
+	if j.c.Op == Product {
+		factors = 2
+	}
+	return sched.Items{
+		Extent: int64(j.c.Count),
+		Bytes:  func(lo, hi int64) (in, out int64) { return factors * j.bytes() * (hi - lo), j.bytes() * (hi - lo) },
+	}
+}
+
+// Streamed says that multivectors need nothing of one another.
+func (j *Job) Streamed() {}
+
+// Whole is all multivectors as one task.
+func (j *Job) Whole() graph.Task { return j.task(0, int64(j.c.Count)) }
+
+func (j *Job) task(lo, hi int64) graph.Task {
+	n, size := float64(hi-lo), float64(j.a.Size())
+	step := func(k *graph.Kernel, left, right int, args ...int) graph.Step {
+		return graph.Step{Kernel: k, Launch: graph.Grid(hi - lo), Args: args}.With(params{j.c.P, j.c.Q, int(hi - lo), left, right})
+	}
+	t := graph.Task{
+		Name: fmt.Sprintf("multivectors %d-%d", lo, hi),
+		Work: graph.Work{Ops: 2 * size * size * n, Bytes: float64(j.bytes()) * j.c.traffic() * n},
+	}
+	switch j.c.Op {
+	case Product:
+		t.Steps = []graph.Step{step(ProductKernel, 1, 1)}
+	case Rotor: // the uses are x, the rotor, its reverse, tables and the result, with R x behind them
+		t.Steps = []graph.Step{step(ProductKernel, 0, 1, 1, 0, 3, 5), step(ProductKernel, 1, 0, 5, 2, 3, 4)}
+		t.Work.Ops *= 2
+		t.Workspace = j.bytes() * (hi - lo)
+	default:
+		t.Steps = []graph.Step{step(NormalizeKernel, 1, 1)}
+		t.Work.Ops = 4 * size * n
+	}
+	return t
+}
+
+// Graph has a task for each range of multivectors.
+func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	var b graph.Builder
+	all := j.bytes() * int64(j.c.Count)
+	x := b.Data(graph.Data{Name: "x", Bytes: all, Input: true})
+	entries := b.Data(graph.Data{Name: "tables", Bytes: int64(4 * len(j.entries)), Input: true})
+	out := b.Data(graph.Data{Name: "out", Bytes: all, Output: true})
+	tables := graph.Use{Data: entries, Access: graph.Read}
+	var y, rotor graph.DataID
+	switch j.c.Op {
+	case Product:
+		y = b.Data(graph.Data{Name: "y", Bytes: all, Input: true})
+	case Rotor:
+		rotor = b.Data(graph.Data{Name: "rotor", Bytes: 2 * j.bytes(), Input: true})
+	}
+	for _, r := range ranges {
+		slice := func(d graph.DataID, access graph.Access) graph.Use {
+			return graph.Use{Data: d, Offset: j.bytes() * r.Lo, Bytes: j.bytes() * r.Len(), Access: access}
+		}
+		t := j.task(r.Lo, r.Hi)
+		t.Uses = []graph.Use{slice(x, graph.Read)}
+		switch j.c.Op {
+		case Product:
+			t.Uses = append(t.Uses, slice(y, graph.Read))
+		case Rotor:
+			for half := range int64(2) {
+				t.Uses = append(t.Uses, graph.Use{Data: rotor, Offset: half * j.bytes(), Bytes: j.bytes(), Access: graph.Read})
+			}
+		}
+		t.Uses = append(t.Uses, tables, slice(out, graph.Write))
+		b.Add(t)
+	}
+	return b.Build()
+}
+
+// Bind ties multivectors to the job's memory.
+func (j *Job) Bind() []weft.Binding {
+	b := []weft.Binding{weft.Bind("x", j.x), weft.Bind("tables", j.entries), weft.Bind("out", j.out)}
+	switch j.c.Op {
+	case Product:
+		b = append(b, weft.Bind("y", j.y))
+	case Rotor:
+		b = append(b, weft.Bind("rotor", j.rotor))
+	}
+	return b
+}
+
+// Operands are the multivectors, and those they are multiplied with, if they are, in the job's
+// own memory. Between runs a caller may set them.
+func (j *Job) Operands() (x, y []float32) { return j.x, j.y }
+
+// Result is the multivectors after a run.
+func (j *Job) Result() []float32 { return j.out }
+
+// Rate is multivectors a second, and the memory that they take.
+func (j *Job) Rate(d time.Duration) string {
+	n := float64(j.c.Count) / d.Seconds()
+	return fmt.Sprintf("%.1f M/s, %.2f GB/s", n/1e6, n*j.c.traffic()*float64(j.bytes())/1e9)
+}
