@@ -19,6 +19,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
+	"github.com/weft-run/weft/internal/probe"
 )
 
 // openGPU opens devices of a machine whose GPUs are stand-ins.
@@ -367,5 +368,27 @@ func TestApplyGPU(t *testing.T) {
 				t.Fatalf("%s: element %d is %v", name, i, y[i])
 			}
 		}
+	}
+}
+
+// A GPU passes the check of probes.
+func TestGPUProbe(t *testing.T) {
+	rt := openGPU(t, weft.Options{Devices: "cuda:0", ProbeInterval: 10 * time.Millisecond})
+	g, err := probe.Graph("cuda:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, out := make([]byte, probe.Bytes), make([]byte, probe.Bytes)
+	for seed := range uint64(3) {
+		probe.Fill(in, seed)
+		if _, err := rt.Run(t.Context(), g, weft.Bind("weft.probe.in", in), weft.Bind("weft.probe.out", out)); err != nil {
+			t.Fatal(err)
+		}
+		if err := probe.Check(in, out); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+	if d := rt.Devices()[0]; d.State != "healthy" {
+		t.Errorf("the device is %s", d.State)
 	}
 }

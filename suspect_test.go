@@ -25,9 +25,9 @@ func probed(t *testing.T, script string, bad *atomic.Int32, o weft.Options) (*we
 	}
 	fo.Funcs = maps.Clone(cpu.Probes())
 	fo.Funcs["up"] = countUp
-	stream := fo.Funcs["weft.probe.stream"]
-	fo.Funcs["weft.probe.stream"] = func(c *driver.Call, lo, hi int) {
-		stream(c, lo, hi)
+	check := fo.Funcs["weft.probe.check"]
+	fo.Funcs["weft.probe.check"] = func(c *driver.Call, lo, hi int) {
+		check(c, lo, hi)
 		if bad.Add(-1) >= 0 {
 			c.Args[1][0] ^= 1
 		}

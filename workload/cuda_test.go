@@ -84,3 +84,6 @@ func replaceKernels(t *testing.T, kernels []*graph.Kernel, source []byte) {
 		t.Fatal("no kernel has an entry of the file")
 	}
 }
+
+// The kernel of probes computes on a GPU what the host does.
+func TestCUDAProbe(t *testing.T) { testProbe(t, cuda.New(cuda.Options{})) }

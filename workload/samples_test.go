@@ -14,6 +14,7 @@ import (
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
+	"github.com/weft-run/weft/internal/probe"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
@@ -289,5 +290,34 @@ func testKernels(t *testing.T, d driver.Driver, same ...string) {
 				t.Errorf("%s in three tasks: %v", j.Name(), err)
 			}
 		})
+	}
+}
+
+// testProbe runs the check of probes on all devices of a driver and looks at every byte.
+func testProbe(t *testing.T, d driver.Driver) {
+	rt, err := weft.Open(t.Context(), weft.Options{NoCalibrate: true, CacheDir: "off", Drivers: []driver.Driver{d}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	in, out := make([]byte, probe.Bytes), make([]byte, probe.Bytes)
+	for _, d := range rt.Devices() {
+		g, err := probe.Graph(d.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for seed := range uint64(100) {
+			probe.Fill(in, seed)
+			if _, err := rt.Run(t.Context(), g, weft.Bind("weft.probe.in", in), weft.Bind("weft.probe.out", out)); err != nil {
+				t.Fatal(err)
+			}
+			if err := probe.Check(in, out); err != nil {
+				t.Errorf("seed %d on %s: %v", seed, d.Name, err)
+			}
+		}
 	}
 }

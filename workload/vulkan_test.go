@@ -330,3 +330,6 @@ func TestVulkan(t *testing.T) {
 		}
 	}
 }
+
+// The kernel of probes computes on a Vulkan device what the host does.
+func TestVulkanProbe(t *testing.T) { testProbe(t, vulkan.New(vulkan.Options{MemBytes: 256 << 20})) }

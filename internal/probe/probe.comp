@@ -4,6 +4,7 @@
 //: probe_fp64   -DREAL=double -DSTEP(x)=x=fma(x,0.5LF,1.0LF);
 //: probe_int32  -DREAL=uint -DSTEP(x)=x=(x+0x9e3779b9u)^0x7f4a7c15u;
 //: probe_stream -DSTREAM
+//: probe_check  -DCHECK
 #version 450
 layout(local_size_x = 128) in;
 //params: Params
@@ -20,6 +21,24 @@ void main() {
 	uint i = gl_GlobalInvocationID.x;
 	if (i < n)
 		to[i] = from[i];
+}
+#elif defined CHECK
+layout(std430, binding = 0) readonly buffer In { uvec4 from[]; };
+layout(std430, binding = 1) writeonly buffer Out { uvec4 to[]; };
+// The arithmetic of a check: see Check in probe.go.
+void main() {
+	uint i = gl_GlobalInvocationID.x;
+	if (i >= n)
+		return;
+	uvec4 v = from[i];
+	for (uint k = 0; k < 8; k++) {
+		v.x += ((v.y << 7) | (v.y >> 25)) ^ v.z;
+		v.w ^= v.x * 0x9e3779b1u;
+		float x = float(v.x >> 20), y = float(v.w >> 20), z = float(v.y >> 20);
+		uint more = uint(x * y + z), less = uint(int((x - y) * z));
+		v = uvec4(v.y ^ more * 0x85ebca6bu, ((v.z << 11) | (v.z >> 21)) + less, v.w, v.x);
+	}
+	to[i] = v;
 }
 #else
 // 16 bytes for each item, of which one result takes the first.

@@ -64,6 +64,21 @@ KERNEL probe_crash(u32 *x) {
 	*(volatile u32 *)((u64)x ^ 0x100000000000ull) = 1;
 }
 
+// probe_check is the arithmetic of a check: see Check in probe.go.
+KERNEL probe_check(const uint4 *in, uint4 *out, Count p) {
+	if (ITEM >= p.n)
+		return;
+	uint4 v = in[ITEM];
+	for (u32 i = 0; i < 8; i++) {
+		v.x += ((v.y << 7) | (v.y >> 25)) ^ v.z;
+		v.w ^= v.x * 0x9e3779b1;
+		float x = (float)(v.x >> 20), y = (float)(v.w >> 20), z = (float)(v.y >> 20);
+		u32 more = (u32)(x * y + z), less = (u32)(int)((x - y) * z);
+		v = (uint4){v.y ^ more * 0x85ebca6b, ((v.z << 11) | (v.z >> 21)) + less, v.w, v.x};
+	}
+	out[ITEM] = v;
+}
+
 KERNEL probe_stream(const uint4 *in, uint4 *out, Count p) {
 	if (ITEM < p.n)
 		out[ITEM] = in[ITEM];

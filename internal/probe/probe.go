@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"math/bits"
 
 	"github.com/weft-run/weft/graph"
 )
@@ -105,49 +106,68 @@ func Crash() *graph.Kernel {
 	}}
 }
 
-// A check sees whether a device computes at all: the kernel of the stream probe copies Bytes
-// that Fill made, from In to Out. It finds a device that does not answer, fails, or gives back
-// other bytes than it was given; arithmetic is not tried.
+// A check sees whether a device computes: its kernel takes Bytes that Fill made, from In, and
+// writes what it made of them to Out. It finds a device that does not answer, fails, loses bytes or is wrong in
+// arithmetic, of integers and of float32, in any item.
 const (
 	checkItems = 256
-	// Bytes is how much a check copies: little, so that it takes microseconds.
+	// Bytes is the size of the input of a check, and of its output: little, so that it takes microseconds.
 	Bytes = checkItems * ItemBytes
+	// CheckRounds is the number of rounds of arithmetic of each item.
+	CheckRounds = 8
 	// In and Out are its data.
 	In, Out graph.DataID = 0, 1
 )
 
 // Graph returns the graph of a check, one task, on the device with a name.
 func Graph(device string) (*graph.Graph, error) {
-	list := List()
-	stream := list[len(list)-1]
+	check := Probe{Kind: Stream, Kernel: kernel("check")}
 	var b graph.Builder
 	in := b.Data(graph.Data{Name: "weft.probe.in", Bytes: Bytes, Input: true})
 	out := b.Data(graph.Data{Name: "weft.probe.out", Bytes: Bytes, Output: true})
 	b.Add(graph.Task{
-		Name: "weft.probe", Steps: []graph.Step{stream.Step(checkItems)}, Work: graph.Work{Bytes: 2 * Bytes},
+		Name: "weft.probe", Steps: []graph.Step{check.Step(checkItems)}, Work: graph.Work{Bytes: 2 * Bytes},
 		Uses: []graph.Use{{Data: in, Access: graph.Read}, {Data: out, Access: graph.Write}},
 		On:   graph.Constraint{Only: []string{device}},
 	})
 	return b.Build()
 }
 
-// Fill writes what a check copies: bytes that are as good as random and those of a seed.
+// Fill writes the input of a check: bytes that are as good as random and those of a seed.
 func Fill(in []byte, seed uint64) {
 	x := seed*0x9e3779b97f4a7c15 + 1
 	for i := 0; i+8 <= len(in); i += 8 {
 		x ^= x << 13
 		x ^= x >> 7
 		x ^= x << 17
-		binary.LittleEndian.PutUint64(in[i:], x)
+		binary.NativeEndian.PutUint64(in[i:], x)
 	}
 }
 
-// Check errs unless a check copied all bytes.
+// Check errs unless the output of a check is what its input makes. An item is four words of 32
+// bits, which each round changes by additions, products and rotations of integers, and by
+//
+//	x·y + z  and  (x - y)·z
+//
+// in float32, for three numbers of 12 bits taken from the words. These are below 2²⁴, so that
+// every device has them exactly, with or without a fused multiply and add. Here they are
+// computed in integers.
 func Check(in, out []byte) error {
 	wrong := 0
-	for i := range in {
-		if in[i] != out[i] {
-			wrong++
+	for i := 0; i < len(in); i += ItemBytes {
+		a, b, c, d := word(in, i), word(in, i+4), word(in, i+8), word(in, i+12)
+		for range CheckRounds {
+			a += bits.RotateLeft32(b, 7) ^ c
+			d ^= a * 0x9e3779b1
+			x, y, z := a>>20, d>>20, b>>20
+			a, b, c, d = b^(x*y+z)*0x85ebca6b, bits.RotateLeft32(c, 11)+(x-y)*z, d, a
+		}
+		for k, want := range [...]uint32{a, b, c, d} {
+			for diff := word(out, i+4*k) ^ want; diff != 0; diff >>= 8 {
+				if diff&0xff != 0 {
+					wrong++
+				}
+			}
 		}
 	}
 	if wrong > 0 {
@@ -155,6 +175,9 @@ func Check(in, out []byte) error {
 	}
 	return nil
 }
+
+// word reads 32 bits as devices do, all of which are little-endian as the machine is.
+func word(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
 
 // Hash changes whenever a kernel or its work does: figures made by other
 // kernels do not compare.

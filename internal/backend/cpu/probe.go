@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"math/bits"
 	"unsafe"
 
 	"github.com/weft-run/weft/driver"
@@ -58,6 +59,7 @@ func Probes() map[string]driver.Func {
 		"weft.probe.fp64":   driver.WithParams(l.fp64.probe),
 		"weft.probe.int32":  driver.WithParams(l.int32.probe),
 		"weft.probe.stream": driver.WithParams(stream),
+		"weft.probe.check":  driver.WithParams(check),
 	}
 }
 
@@ -70,4 +72,21 @@ func (l probeLoop) probe(c *driver.Call, _ probe.Params, lo, hi int) {
 
 func stream(c *driver.Call, _ probe.Params, lo, hi int) {
 	copy(c.Args[1][lo*probe.ItemBytes:hi*probe.ItemBytes], c.Args[0][lo*probe.ItemBytes:hi*probe.ItemBytes])
+}
+
+// check is the arithmetic of a check: see probe.Check.
+func check(c *driver.Call, _ probe.Params, lo, hi int) {
+	words := func(b []byte) []uint32 { return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4) }
+	in, out := words(c.Args[0]), words(c.Args[1])
+	for i := 4 * lo; i < 4*hi; i += 4 {
+		a, b, c, d := in[i], in[i+1], in[i+2], in[i+3]
+		for range probe.CheckRounds {
+			a += bits.RotateLeft32(b, 7) ^ c
+			d ^= a * 0x9e3779b1
+			x, y, z := float32(a>>20), float32(d>>20), float32(b>>20)
+			more, less := uint32(x*y+z), uint32(int32((x-y)*z))
+			a, b, c, d = b^more*0x85ebca6b, bits.RotateLeft32(c, 11)+less, d, a
+		}
+		out[i], out[i+1], out[i+2], out[i+3] = a, b, c, d
+	}
 }

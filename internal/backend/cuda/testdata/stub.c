@@ -546,6 +546,22 @@ static void k_stream(struct job *j) {
 	u32 n = (u32)j->w[2];
 	if (!illegal((void *)j->w[0], 16ull * n) && !illegal((void *)j->w[1], 16ull * n)) memcpy((void *)j->w[1], (void *)j->w[0], 16ull * n);
 }
+// The arithmetic of a check of internal/probe.
+static void k_check(struct job *j) {
+	u32 n = (u32)j->w[2], *in = (u32 *)j->w[0], *out = (u32 *)j->w[1];
+	if (illegal(in, 16ull * n) || illegal(out, 16ull * n)) return;
+	for (; n > 0; n--, in += 4, out += 4) {
+		u32 a = in[0], b = in[1], c = in[2], d = in[3];
+		for (int i = 0; i < 8; i++) {
+			a += ((b << 7) | (b >> 25)) ^ c;
+			d ^= a * 0x9e3779b1;
+			float x = (float)(a >> 20), y = (float)(d >> 20), z = (float)(b >> 20);
+			u32 more = (u32)(x * y + z), less = (u32)(int)((x - y) * z), was = a;
+			a = b ^ more * 0x85ebca6b, b = ((c << 11) | (c >> 21)) + less, c = d, d = was;
+		}
+		out[0] = a, out[1] = b, out[2] = c, out[3] = d;
+	}
+}
 // The kernel of weft bench failover.
 static void k_failover(struct job *j) {
 	uint8_t *from = (uint8_t *)j->w[0], *to = (uint8_t *)j->w[1];
@@ -566,7 +582,7 @@ static struct kernel { const char *name; void (*run)(struct job *); int n; int s
 	{"token", k_token, 2, {8, 16}, 0}, {"copy_4", k_copy_4, 3, {8, 8, 16}, 0},
 	{"weft_copy", k_copy, 3, {8, 8, 8}, 0},
 	{"probe_empty", k_empty, 0, {0}, 0}, {"probe_fp32", k_probe, 2, {8, 4}, 0}, {"probe_fp64", k_probe, 2, {8, 4}, 0},
-	{"probe_int32", k_probe, 2, {8, 4}, 0}, {"probe_stream", k_stream, 3, {8, 8, 4}, 0},
+	{"probe_int32", k_probe, 2, {8, 4}, 0}, {"probe_stream", k_stream, 3, {8, 8, 4}, 0}, {"probe_check", k_check, 3, {8, 8, 4}, 0},
 	{"probe_crash", k_crash, 1, {8}, 0}, {"failover", k_failover, 3, {8, 8, 8}, 0},
 };
 
