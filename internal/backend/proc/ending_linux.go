@@ -22,21 +22,23 @@ import (
 // milliseconds after others.
 const sentinels = 3
 
-// showEnd has the reader of a ring see the end of this process early. Where the system cannot do
-// what it takes, the reader learns of it from the socket.
+// showEnd has the reader of a ring see the end of this process early, from a moment on. Where the
+// system cannot do what it takes, the reader learns of it from the socket.
 func (r *ring) showEnd() {
-	if membarrier(barrierRegister) != nil {
-		return
-	}
-	for range sentinels {
-		go func() {
-			runtime.LockOSThread()
-			futex.ClearAtEnd(&r.h.awake)
-			for {
-				_, _ = unix.Poll(nil, -1) // until the process ends
-			}
-		}()
-	}
+	go func() {
+		if membarrier(barrierRegister) != nil { // it takes some milliseconds
+			return
+		}
+		for range sentinels {
+			go func() {
+				runtime.LockOSThread()
+				futex.ClearAtEnd(&r.h.awake)
+				for {
+					_, _ = unix.Poll(nil, -1) // until the process ends
+				}
+			}()
+		}
+	}()
 }
 
 // Commands of membarrier(2): the first interrupts all processes that have given the second, on

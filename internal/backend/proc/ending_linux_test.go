@@ -79,8 +79,10 @@ func killHeld(t *testing.T, d *device) (err error, early bool) {
 // A killed worker is known to be lost from the end of its threads, before the process is gone and
 // without waiting for that.
 func TestLossBeforeTheEnd(t *testing.T) {
-	for range 20 { // on a busy machine the process may be gone first
+	// A worker is ready for it after a moment, and on a busy machine the process may be gone first.
+	for wait := 50 * time.Millisecond; wait < 10*time.Second; wait *= 2 {
 		d := attached(t, true)
+		time.Sleep(wait)
 		want := fmt.Sprintf("worker process %d: signal: killed", d.serving.Load().pid())
 		if err, early := killHeld(t, d); early {
 			if !strings.Contains(err.Error(), want) {
