@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,7 +106,10 @@ func (o *failover) measure(m *meter) (rows []failoverRow, err error) {
 	p := m.progress("strike", (o.kills+o.hangs)*m.repeat)
 	defer p.Finish()
 	for range m.repeat {
-		for _, c := range []*failoverTrial{{strike: chaos.Kill, count: o.kills}, {strike: chaos.Stop, count: o.hangs, hang: o.hang}} {
+		for _, c := range []*failoverTrial{
+			{strike: chaos.Kill, count: o.kills, miss: failoverMiss},
+			{strike: chaos.Stop, count: o.hangs, hang: o.hang, miss: failoverMiss + o.hang},
+		} {
 			if c.count == 0 {
 				continue
 			}
@@ -155,8 +159,12 @@ const (
 	failoverTask  = 5 * time.Millisecond // far longer than starting a task on a worker
 	// failoverQuiet is how many undisturbed tasks of each stream are measured first.
 	failoverQuiet = 50
-	// failoverWait is how long anything may take before the benchmark gives up.
+	// failoverWait is how long anything may take before the benchmark gives up, and failoverMiss
+	// how long a strike may show nothing, on a very busy machine, until it is taken to have missed,
+	// beyond what a worker may be silent. Time is counted by failoverTick.
 	failoverWait = 2 * time.Minute
+	failoverMiss = 20 * time.Second
+	failoverTick = 100 * time.Millisecond
 	// failoverEvents is how many events the trace keeps: those of a strike are read soon after.
 	failoverEvents = 1 << 12
 )
@@ -169,6 +177,7 @@ type failoverTrial struct {
 	strike chaos.Strike
 	count  int
 	hang   time.Duration
+	miss   time.Duration // how long a strike may show nothing until it is taken to have missed
 	row    failoverRow
 
 	rig     *chaos.Rig
@@ -386,18 +395,11 @@ func (t *failoverTrial) once(ctx context.Context) error {
 	if err := pause(ctx, time.Duration(t.rnd.Int64N(int64(4*failoverTask)))); err != nil {
 		return err
 	}
-	if err := t.settled(ctx); err != nil {
-		return err
-	}
-	struck, err := chaos.Any(t.rnd, t.strike)
+	struck, lost, err := t.hit(ctx)
 	if err != nil {
 		return err
 	}
-	lost, err := t.next(ctx, "lost")
-	if err != nil {
-		return err
-	}
-	back, err := t.next(ctx, "healthy")
+	back, err := t.next(ctx, struck, failoverWait, "healthy")
 	if err != nil {
 		return err
 	}
@@ -421,8 +423,26 @@ func (t *failoverTrial) once(ctx context.Context) error {
 	return nil
 }
 
-// settled lets pass what became of devices before a strike: on a busy machine one may be lost by
-// itself.
+// hit strikes workers until a device is lost, and returns when the last was struck and the loss. A
+// strike costs no device where it hits a worker that stands by, or one that ends by itself.
+func (t *failoverTrial) hit(ctx context.Context) (struck time.Time, lost weft.Event, err error) {
+	for left := failoverWait; left > 0; left -= t.miss {
+		if err = t.settled(ctx); err != nil {
+			return struck, lost, err
+		}
+		if struck, err = chaos.Any(t.rnd, t.strike); err != nil {
+			return struck, lost, err
+		}
+		if lost, err = t.next(ctx, struck, t.miss, "lost"); !errors.Is(err, errLate) {
+			return struck, lost, err
+		}
+	}
+	return struck, lost, err
+}
+
+// settled waits until all devices are healthy, and lets pass what became of them before a strike:
+// on a busy machine one may be lost by itself, and the worker that is started for it is no
+// device's yet.
 func (t *failoverTrial) settled(ctx context.Context) error {
 	for {
 		select {
@@ -430,8 +450,14 @@ func (t *failoverTrial) settled(ctx context.Context) error {
 			if err := t.revive(ctx, c); err != nil {
 				return err
 			}
+			continue
 		default:
+		}
+		if !slices.ContainsFunc(t.rig.Devices(), func(d weft.Device) bool { return d.State != "healthy" }) {
 			return nil
+		}
+		if _, err := t.next(ctx, time.Time{}, failoverWait, "healthy"); err != nil {
+			return err
 		}
 	}
 }
@@ -444,14 +470,18 @@ func (t *failoverTrial) revive(ctx context.Context, c weft.Event) error {
 	return t.rig.Recover(ctx, c.Device)
 }
 
-// next waits for a device to become what is said; one that is given up is brought back.
-func (t *failoverTrial) next(ctx context.Context, state string) (weft.Event, error) {
-	late := time.NewTimer(failoverWait)
-	defer late.Stop()
-	for {
+// errLate is wrapped by the error of something that did not happen in time.
+var errLate = errors.New("it is late")
+
+// next waits for a device to become what is said after a moment; one that is given up is brought
+// back. The time in which this process is stopped does not count.
+func (t *failoverTrial) next(ctx context.Context, after time.Time, wait time.Duration, state string) (weft.Event, error) {
+	tick := time.NewTicker(failoverTick)
+	defer tick.Stop()
+	for left := wait; ; {
 		select {
 		case c := <-t.changes:
-			if c.To == state {
+			if c.To == state && t.opened.Add(c.At).After(after) {
 				return c, nil
 			}
 			if err := t.revive(ctx, c); err != nil {
@@ -459,8 +489,16 @@ func (t *failoverTrial) next(ctx context.Context, state string) (weft.Event, err
 			}
 		case <-ctx.Done():
 			return weft.Event{}, context.Cause(ctx)
-		case <-late.C:
-			return weft.Event{}, fmt.Errorf("a device has not become %s within %v of %s %d; %d processes are left for %d devices", state, failoverWait, t.strike, len(t.detect)+1, chaos.Usage().Processes, len(t.rig.Devices()))
+		case <-tick.C:
+			if left -= failoverTick; left > 0 {
+				continue
+			}
+			states := make([]string, 0, 4)
+			for _, d := range t.rig.Devices() {
+				states = append(states, d.Name+" "+d.State)
+			}
+			return weft.Event{}, fmt.Errorf("%w: no device has become %s within %v of %s %d; there are %d processes and %s",
+				errLate, state, wait, t.strike, len(t.detect)+1, chaos.Usage().Processes, strings.Join(states, ", "))
 		}
 	}
 }

@@ -2,12 +2,17 @@ package bench
 
 import (
 	"encoding/json"
+	"io"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/chaos"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/trace"
 )
@@ -57,6 +62,32 @@ func TestFailoverTimeout(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		return
+	}
+}
+
+// A strike that costs no device, as one that hits a worker that stands by, is made up for by
+// another.
+func TestFailoverMisses(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("worker processes need Linux")
+	}
+	const strikes = 10
+	p := terminal.StartProgress(io.Discard, true, "strike", strikes)
+	defer p.Finish()
+	trial := &failoverTrial{
+		m: &meter{ctx: t.Context(), options: weft.Options{Devices: "fake/2", Standby: true}}, p: p,
+		rnd: rand.New(rand.NewPCG(1, 2)), strike: chaos.Kill, count: strikes, miss: 200 * time.Millisecond,
+	}
+	if err := trial.run(); err != nil {
+		t.Fatal(err)
+	}
+	if r := trial.row; r.Kills != strikes || r.DetectMS.N != strikes || r.Lost != 0 || r.Duplicated != 0 {
+		t.Errorf("%+v", r)
+	}
+	for _, ms := range trial.detect {
+		if ms <= 0 {
+			t.Errorf("a loss was known %v ms before the strike", -ms)
+		}
 	}
 }
 
