@@ -133,6 +133,9 @@ func (f *file) Write(p []byte) (n int, err error) {
 // Sync makes what was written durable.
 func (f *file) Sync() error { return room(f.File.Sync()) }
 
+// Close closes the file. Some file systems say only then that there is no room.
+func (f *file) Close() error { return room(f.File.Close()) }
+
 // room makes the errors of a disk or a quota that is full ErrFull.
 func room(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
@@ -166,7 +169,7 @@ func (f *Folder) Open(name string) (checkpoint.Reader, int64, error) {
 }
 
 // Rename gives a file another name.
-func (f *Folder) Rename(from, to string) error { return f.root.Rename(from, to) }
+func (f *Folder) Rename(from, to string) error { return room(f.root.Rename(from, to)) }
 
 // Remove removes a file.
 func (f *Folder) Remove(name string) error { return f.root.Remove(name) }
@@ -191,7 +194,7 @@ func (f *Folder) Sync() error {
 	if e := d.Close(); err == nil {
 		err = e
 	}
-	return err
+	return room(err)
 }
 
 // Folders returns the names of the folders in a folder, sorted.
