@@ -15,6 +15,7 @@ import (
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/machine"
 )
 
 //go:embed gpus.csv
@@ -55,20 +56,13 @@ func (c *Catalogue) GPU(name string) (GPU, error) {
 	return GPU{}, text.Unknown("GPU", name, names)
 }
 
-// Model returns the model that a device names itself after, as "NVIDIA GeForce RTX 4060"
-// does RTX-4060: the longest name of the catalogue whose words are all words of the
-// device's. The number in SXM5 and the GB of 80GB do not count.
-func (c *Catalogue) Model(device string) (GPU, bool) {
-	words := strings.FieldsFunc(strings.ToLower(device), func(r rune) bool { return strings.ContainsRune(" -_()/", r) })
+// Model returns the model that a device is of, as "NVIDIA H100 80GB HBM3" is an H100-SXM. Where
+// several are possible it is the one with the longest name.
+func (c *Catalogue) Model(device *machine.Device) (GPU, bool) {
 	best := -1
 	for i, g := range c.GPUs {
-		all := true
-		for _, w := range strings.Split(strings.ToLower(g.Name), "-") {
-			all = all && slices.ContainsFunc(words, func(have string) bool {
-				return have == w || have == w+"gb" || w == "sxm" && strings.HasPrefix(have, w)
-			})
-		}
-		if all && (best < 0 || len(g.Name) > len(c.GPUs[best].Name)) {
+		m, _ := MachineOf(g, 1)
+		if sameModel(device, &m.Devices[0]) && (best < 0 || len(g.Name) > len(c.GPUs[best].Name)) {
 			best = i
 		}
 	}

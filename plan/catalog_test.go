@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
 )
 
 func TestShipped(t *testing.T) {
@@ -134,20 +135,30 @@ func TestAddReplaces(t *testing.T) {
 	}
 }
 
+// Devices are found in the catalogue by the names that drivers give them.
 func TestModel(t *testing.T) {
 	c := Shipped()
-	for device, want := range map[string]string{
-		"NVIDIA GeForce RTX 4060": "RTX-4060",
-		"NVIDIA L40S":             "L40S",
-		"NVIDIA L40":              "L40",
-		"NVIDIA H100 SXM5 80GB":   "H100-SXM",
-		"NVIDIA A100-SXM4-40GB":   "A100-SXM-40",
-		"NVIDIA A100-SXM4-80GB":   "A100-SXM-80",
-		"Intel Arc A770":          "",
-		"":                        "",
+	for _, x := range []struct {
+		device string
+		gb     float64
+		want   string
+	}{
+		{"NVIDIA GeForce RTX 4060", 8.2, "RTX-4060"},
+		{"NVIDIA GeForce RTX 4060 Ti", 8.2, ""},
+		{"NVIDIA GeForce RTX 4060 Laptop GPU", 8.2, ""},
+		{"NVIDIA L40S", 48, "L40S"},
+		{"NVIDIA L40", 48, "L40"},
+		{"NVIDIA H100 80GB HBM3", 85, "H100-SXM"},
+		{"NVIDIA H100 PCIe", 85, "H100-PCIe"},
+		{"NVIDIA H200", 150, "H200-SXM"},
+		{"NVIDIA A100-SXM4-40GB", 42, "A100-SXM-40"},
+		{"NVIDIA A100-SXM4-80GB", 85, "A100-SXM-80"},
+		{"Intel Arc A770", 16, ""},
+		{"", 0, ""},
 	} {
-		if g, ok := c.Model(device); g.Name != want || ok != (want != "") {
-			t.Errorf("%s: %q, want %q", device, g.Name, want)
+		d := machine.Device{Model: x.device, Kind: machine.Discrete, MemBytes: int64(x.gb * 1e9)}
+		if g, ok := c.Model(&d); g.Name != x.want || ok != (x.want != "") {
+			t.Errorf("%s: %q, want %q", x.device, g.Name, x.want)
 		}
 	}
 }

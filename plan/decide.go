@@ -37,17 +37,6 @@ type Request struct {
 	Rent bool
 }
 
-// Here is equal devices of this machine that a job may run on.
-type Here struct {
-	Name  string // of the devices, as in "cuda:0"
-	GPU   GPU
-	Count int
-	Watts float64 // drawn while the job runs, with the host's part; 0 unknown
-	// Estimate replaces the predictor's answer where it is known better, as by a
-	// simulation of this machine; nil otherwise.
-	Estimate *Estimate
-}
-
 // Decision is a plan with its reasons. It can be kept as JSON.
 type Decision struct {
 	Need       Need         `json:"need"`
@@ -66,6 +55,7 @@ type Decision struct {
 	Stale      []string     `json:"stale,omitempty"` // offers named above whose price is stale, with its day
 	Unverified []string     `json:"unverified,omitempty"`
 	Assumed    []Assumption `json:"assumptions"`
+	Power      []string     `json:"power,omitempty"` // drawn here, with where the figures are from; none is measured
 }
 
 // Loss is an option that was not chosen.
@@ -229,6 +219,10 @@ func (w *weighing) decision() *Decision {
 	}
 	for _, o := range w.options[1:min(1+mostLost, len(w.options))] {
 		d.Lost = append(d.Lost, w.loss(&best, o))
+	}
+	for i := range w.Here {
+		watts, from := w.Here[i].watts(&w.Assume)
+		d.Power = append(d.Power, fmt.Sprintf("%s: %g W: %s", w.Here[i].Name, watts, from))
 	}
 	for _, machine := range w.unfitted {
 		d.Unfit = append(d.Unfit, machine+": "+w.unfit[machine])

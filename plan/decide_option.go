@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-
-	"github.com/weft-run/weft/sched"
 )
 
 // Kinds of options.
@@ -49,7 +47,10 @@ type Option struct {
 	Egress   float64 `json:"egress,omitempty"` // part of the cost
 	Energy   float64 `json:"energy,omitempty"` // part of the cost
 	Stale    bool    `json:"stale,omitempty"`
-	// Policy, Memory and Communication are how weft would run it.
+	// Optimisation, Policy, Memory and Communication are how weft would run it, and Batch is
+	// how many runs are under way at a time, as far as memory allows.
+	Optimisation  string `json:"optimisation"`
+	Batch         int    `json:"batch"`
 	Policy        string `json:"policy"`
 	Memory        string `json:"memory"`
 	Communication string `json:"communication"`
@@ -180,7 +181,7 @@ func (w *weighing) local() {
 			continue
 		}
 		o := Option{Name: "here on " + h.Name, Kind: Local, Here: h.Name, GPU: h.GPU, GPUs: h.Count, Estimate: e}
-		o.describe(h.Count, "", w.Need.PeakBytes)
+		o.describeHere(&h, &w.Need)
 		at := w.hereEnd(&h, e.spread(), 1)
 		w.weigh(&o, at)
 		o.Energy = o.Cost
@@ -197,10 +198,7 @@ func (w *weighing) here(h Here) Estimate {
 
 // hereEnd is this machine with a share of the work.
 func (w *weighing) hereEnd(h *Here, x spread, share float64) end {
-	watts := h.Watts
-	if watts == 0 {
-		watts = w.Assume.GPUWatts*float64(h.Count) + w.Assume.HostWatts
-	}
+	watts, _ := h.watts(&w.Assume)
 	return end{x: x.share(share), rate: watts / 1000 / 3600 * w.Assume.EnergyPrice}
 }
 
@@ -361,7 +359,7 @@ func (w *weighing) add(r *rental, parts int) {
 		o.Energy = s.both[1].cost(s.both[1].x.mean())
 	}
 	w.weigh(o, s.ends...)
-	o.describe(r.count, offer.Link, w.Need.PeakBytes)
+	o.describe(r.count, offer.Link, &w.Need)
 	w.options = append(w.options, o)
 }
 
@@ -418,29 +416,5 @@ func (w *weighing) addSplits(r *rental) {
 	slices.SortFunc(tries, func(a, b int) int { return cmp.Compare(b, a) })
 	for _, parts := range slices.Compact(tries) {
 		w.add(r, parts)
-	}
-}
-
-// describe says how weft would run an option on a number of GPUs.
-func (o *Option) describe(count int, link string, peak int64) {
-	o.Policy = sched.Default
-	o.Memory = "all of it on each device"
-	switch {
-	case count == 1:
-		o.Memory = "all of it on one device"
-	case peak > o.GPU.MemoryBytes:
-		o.Memory = fmt.Sprintf("split among %d devices", count)
-	}
-	switch {
-	case o.Kind == Hybrid && count == 1:
-		o.Communication = "none but upload and download"
-	case count == 1:
-		o.Communication = "none"
-	case link != "":
-		o.Communication = "peer to peer by " + link
-	case o.GPU.LinkBPS > 0:
-		o.Communication = "peer to peer by the GPUs' links"
-	default:
-		o.Communication = "by PCIe through host memory"
 	}
 }

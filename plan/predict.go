@@ -256,8 +256,8 @@ func (m *Model) same(on *machine.Machine) *recorded {
 
 // sameModel reports whether a device that was opened is of the model that a catalogue or
 // a machine file names: all words of the model's name are words of the device's, without
-// the maker's, and memories are within 15 %. "SXM" is in no device's own name and is the
-// form of those that have no other.
+// the maker's, forms are the same, and memories are within 15 %. "SXM" is in no device's own
+// name and is the form of those that have no other.
 func sameModel(opened, named *machine.Device) bool {
 	if opened.Kind != named.Kind {
 		return false
@@ -266,7 +266,7 @@ func sameModel(opened, named *machine.Device) bool {
 		return opened.ComputeUnits == named.ComputeUnits || named.ComputeUnits == 0
 	}
 	have, want := words(opened.Model), words(named.Model)
-	for _, form := range []string{"pcie", "nvl"} {
+	for _, form := range []string{"pcie", "nvl", "ti", "super", "laptop"} {
 		if slices.Contains(have, form) != slices.Contains(want, form) {
 			return false
 		}

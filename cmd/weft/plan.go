@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -203,7 +202,7 @@ func (p *planning) run(c *cobra.Command, name string, job workload.Job, r plan.R
 	model := plan.Learn(recordings, map[string]plan.Work{job.Name(): work})
 	refined := plan.Refine(model, records)
 	if on != nil {
-		h := hereOf(on, model.OnMachine(r.Need, on), known)
+		h := plan.HereOf(on, model.OnMachine(r.Need, on), known, r.Assume)
 		*h.Estimate = refined.Correct(h.GPU.Name, *h.Estimate)
 		r.Here = []plan.Here{h}
 	}
@@ -246,32 +245,4 @@ func (p *planning) machine(c *cobra.Command) (*machine.Machine, error) {
 		return rt.Machine(), nil
 	}
 	return loadMachine(p.here)
-}
-
-// hereOf describes the devices of a machine together, with what was predicted for them.
-func hereOf(m *machine.Machine, e plan.Estimate, known *plan.Catalogue) plan.Here {
-	names, watts, all := []string{}, m.HostWatts, true
-	h := plan.Here{Count: 1, Estimate: &e}
-	for _, d := range m.Devices {
-		names = append(names, d.Name)
-		watts += d.PowerWatts
-		all = all && d.PowerWatts > 0
-		if g, ok := known.Model(d.Model); ok && h.GPU.Name == "" {
-			h.GPU = g
-		}
-	}
-	if all && len(m.Devices) > 0 {
-		h.Watts = watts
-	}
-	if h.GPU.Name == "" && len(m.Devices) > 0 {
-		h.GPU = plan.GPU{Name: m.Devices[0].Model, MemoryBytes: m.Devices[0].MemBytes}
-	}
-	h.Name = fmt.Sprintf("%s (%s)", m.Name, strings.Join(names, ", "))
-	if len(names) > 3 {
-		h.Name = fmt.Sprintf("%s (%s and %d more)", m.Name, names[0], len(names)-1)
-	}
-	if m.Name == "" {
-		h.Name = strings.Join(names, ", ")
-	}
-	return h
 }

@@ -102,7 +102,8 @@ func writeBest(b *bytes.Buffer, d *plan.Decision) {
 		measured = ""
 	}
 	fmt.Fprintf(b, "\n%s\n", terminal.Wrap(fmt.Sprintf("limited by %s; %s%s", o.Estimate.Bottleneck, measured, o.Estimate.Why), terminal.Width))
-	fmt.Fprintln(b, terminal.Wrap(fmt.Sprintf("policy %s; data: %s; exchange: %s", o.Policy, o.Memory, o.Communication), terminal.Width))
+	fmt.Fprintln(b, terminal.Wrap(fmt.Sprintf("optimisation: %s; batch: %s at a time; policy %s; data: %s; exchange: %s",
+		o.Optimisation, terminal.Count(o.Batch, "run"), o.Policy, o.Memory, o.Communication), terminal.Width))
 	if o.Kind == plan.Hybrid {
 		fmt.Fprintf(b, "%d of %d runs there, the others here\n", o.Parts, d.Need.Parts)
 	}
@@ -169,4 +170,10 @@ func writeCaveats(b *bytes.Buffer, d *plan.Decision, explain bool) {
 		rows = append(rows, []any{a.Name, a.Text, a.Means})
 	}
 	terminal.Table(b, rows)
+	if len(d.Power) > 0 {
+		fmt.Fprintln(b, "\nassumed to be drawn here, not measured:")
+		for _, p := range d.Power {
+			fmt.Fprintln(b, terminal.Wrap("- "+p, terminal.Width))
+		}
+	}
 }
