@@ -98,13 +98,15 @@ func TestJudge(t *testing.T) {
 // judge tells the worst gap of the first n instances that were proved, lists those that were
 // not, and errs if the gap is above 5 % or there is none.
 func judge(logf func(format string, args ...any), all map[int]tried, n int) error {
-	worst, proven, open := tried{Seed: -1}, 0, 0.0
+	worst, proven, unproven, open := tried{Seed: -1}, 0, 0, 0.0
 	for seed := range n {
-		x := all[seed]
+		x, done := all[seed]
 		switch {
+		case !done: // the test of it says why
+			continue
 		case !x.Proven:
 			logf("no proof in %d s: seed %d, %d jobs: cost %.4f, cbc %.4f, its bound %.4f (%.2f %%)", x.Seconds, seed, x.Jobs, x.Cost, x.Least, x.Bound, 100*x.Gap)
-			open = max(open, x.Gap)
+			unproven, open = unproven+1, max(open, x.Gap)
 			continue
 		case x.Gap > 0.01:
 			logf("seed %d, %d jobs: %.2f %%", seed, x.Jobs, 100*x.Gap)
@@ -116,7 +118,7 @@ func judge(logf func(format string, args ...any), all map[int]tried, n int) erro
 	if proven == 0 {
 		return fmt.Errorf("cbc proved none of %d instances, so that nothing was compared; give it more time with -seconds", n)
 	}
-	logf("worst gap %.2f %% of %d instances that cbc proved; %d without a proof, at most %.2f %% above its bound", 100*worst.Gap, proven, n-proven, 100*open)
+	logf("worst gap %.2f %% of %d instances that cbc proved; %d without a proof, at most %.2f %% above its bound", 100*worst.Gap, proven, unproven, 100*open)
 	if worst.Gap > 0.05 {
 		return fmt.Errorf("worst gap %.2f %%: seed %d", 100*worst.Gap, worst.Seed)
 	}
@@ -196,6 +198,10 @@ func keepTried(t *testing.T, file string, x tried) {
 	}
 }
 
+// impossible is what cbc says if there is no assignment. Its log has the word for parts of the
+// search too.
+var impossible = regexp.MustCompile(`(?m)^(Result - .*infeasible|Pre-processing says infeasible|.*problem (is|was) infeasible)`)
+
 // solve has cbc minimise the cost. bound is a cost that no assignment is below; it is
 // infinite if there is no assignment.
 func solve(t *testing.T, jobs []Job, machines []Machines) (least, bound float64, proven bool) {
@@ -208,7 +214,7 @@ func solve(t *testing.T, jobs []Job, machines []Machines) (least, bound float64,
 	if err != nil {
 		t.Fatalf("cbc: %v\n%s", err, out)
 	}
-	if strings.Contains(string(out), "infeasible") {
+	if impossible.Match(out) {
 		return math.Inf(1), math.Inf(1), true
 	}
 	number := func(pattern string) (float64, bool) {
@@ -234,10 +240,12 @@ func solve(t *testing.T, jobs []Job, machines []Machines) (least, bound float64,
 		t.Fatalf("cbc says neither that it stopped nor that it is done:\n%s", out)
 	}
 	bound, ok := number(`Lower bound: +([-+.eE0-9]+)`)
-	if !ok && proven {
-		bound, ok = least, true
-	}
-	if !ok {
+	switch {
+	case ok:
+		bound -= 0.0005 // it is written with three digits
+	case proven:
+		bound = least * (1 - proof)
+	default:
 		t.Fatalf("cbc says no bound:\n%s", out)
 	}
 	return least, bound, proven
