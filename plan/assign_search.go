@@ -32,19 +32,36 @@ func (s *sharing) search(rng *rand.Rand) *packing {
 	s.fill(&empty, s.seen(nil, false))
 	best := empty.clone()
 	for i := range searches {
-		s.anneal(empty.clone(), &best, rng, i%2 == 1)
+		s.anneal(empty.clone(), &best, rng, i%2 == 1, -1, roundsPerJob)
+	}
+	// Machines of a kind that is started for many jobs stay, though another kind would be
+	// cheaper: no few jobs gain by it alone. So each such kind is tried without.
+	for k := range s.machines {
+		if s.fixed[k] > 0 && slices.ContainsFunc(best.units[k], func(jobs []int) bool { return len(jobs) > 0 }) {
+			without := best.clone()
+			for u := range without.units[k] {
+				for n := len(without.units[k][u]); n > 0; n-- {
+					without.left = append(without.left, s.take(&without, k, u, n-1))
+				}
+			}
+			v := s.seen(nil, false)
+			v.barred = k
+			s.fill(&without, v)
+			s.anneal(without, &best, rng, true, k, roundsPerJob/2)
+		}
 	}
 	return &best
 }
 
-// anneal changes a packing step by step and keeps the best one.
-func (s *sharing) anneal(now packing, best *packing, rng *rand.Rand, priced bool) {
-	rounds := roundsPerJob * len(s.order)
+// anneal changes a packing step by step and keeps the best one. No machine of the kind
+// barred is started, unless a job has no other place; -1 bars none.
+func (s *sharing) anneal(now packing, best *packing, rng *rand.Rand, priced bool, barred, perJob int) {
+	rounds := perJob * len(s.order)
 	for i := range rounds {
 		next := now.clone()
 		shut := s.ruin(&next, rng)
 		v := s.seen(rng, priced)
-		v.shut = shut
+		v.shut, v.barred = shut, barred
 		s.fill(&next, v)
 		heat := now.cost / float64(len(s.order)) * firstHeat * math.Pow(lastHeat/firstHeat, float64(i)/float64(rounds))
 		worse := next.cost - now.cost
@@ -95,11 +112,13 @@ func (s *sharing) ruin(p *packing, rng *rand.Rand) (shut int) {
 // view is how costs are seen while jobs are put back: a little wrong, so that the same
 // jobs do not always come back to the same places.
 type view struct {
-	noise []float64  // factor of costs by kind
-	price []float64  // of a second, beside its cost, by kind
-	fixed []float64  // part of the fixed cost that is seen, by kind
-	shut  int        // a kind of which no other machine is started, or -1
-	rng   *rand.Rand // nil for a view that is right
+	noise []float64 // factor of costs by kind
+	price []float64 // of a second, beside its cost, by kind
+	fixed []float64 // part of the fixed cost that is seen, by kind
+	// shut and barred are kinds of which no other machine is started, or -1: shut for as long
+	// as anything else can be found, barred as long as there is any other place.
+	shut, barred int
+	rng          *rand.Rand // nil for a view that is right
 }
 
 // seen draws a view. If it is priced, time on some kinds of machines gets a price, as it
@@ -107,7 +126,7 @@ type view struct {
 // second. That a machine must be started is overlooked now and then: it may be
 // worth it for several jobs where it is not for the first.
 func (s *sharing) seen(rng *rand.Rand, priced bool) view {
-	v := view{noise: make([]float64, len(s.machines)), price: make([]float64, len(s.machines)), fixed: make([]float64, len(s.machines)), shut: -1, rng: rng}
+	v := view{noise: make([]float64, len(s.machines)), price: make([]float64, len(s.machines)), fixed: make([]float64, len(s.machines)), shut: -1, barred: -1, rng: rng}
 	for k := range v.noise {
 		v.noise[k], v.fixed[k] = 1, 1
 		if rng != nil {
@@ -141,6 +160,10 @@ func (s *sharing) fill(p *packing, v view) {
 				v.rng, v.shut = nil, -1
 				continue
 			}
+			if v.barred >= 0 {
+				v.barred = -1
+				continue
+			}
 			stuck = append(stuck, p.left...)
 			break
 		}
@@ -163,7 +186,7 @@ func (s *sharing) place(p *packing, j int, v view) (k, u int, regret float64) {
 		for unit, jobs := range units {
 			c := s.cost[j][kind]*v.noise[kind] + v.price[kind]*s.seconds[j][kind]
 			if len(jobs) == 0 {
-				if fresh || kind == v.shut {
+				if fresh || kind == v.shut || kind == v.barred {
 					continue
 				}
 				fresh = true
