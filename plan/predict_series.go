@@ -55,7 +55,7 @@ type shape func(s *series, x float64, terms [4]float64) float64
 
 // shapes are those that compete for each series, the simplest first. Which one is used
 // is decided by how well each predicts points that are left out.
-var shapes = []shape{sums, chords, corrected, bends}
+var shapes = []shape{sums, chords, corrected, bends, blends}
 
 // sums is the sum of what each term costs: seconds = a + b·operations + c·bytes +
 // d·launches, none of them negative, with the least sum of squares of relative errors.
@@ -104,6 +104,12 @@ func bends(s *series, x float64, _ [4]float64) float64 {
 		return my + x - mx // one size only: twice the work takes twice the time
 	}
 	return my + min(max(xy/xx, 0), mostSlope)*(x-mx)
+}
+
+// blends is half way between corrected and bends: where points are noisy each follows some
+// of the noise, and not the same.
+func blends(s *series, x float64, terms [4]float64) float64 {
+	return (corrected(s, x, terms) + bends(s, x, terms)) / 2
 }
 
 // mostSlope is how fast time grows with the work at most, as a power of it.
