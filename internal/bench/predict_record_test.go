@@ -1,0 +1,129 @@
+package bench
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/plan"
+)
+
+// The recordings that come with weft hold all workloads, and predictions of a size left out
+// keep their intervals. How near they are is what was reached, so that it does not fall.
+func TestRecordings(t *testing.T) {
+	files, err := filepath.Glob("../../bench/predict/*.json")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%v: %v", files, err)
+	}
+	all, err := LoadRecordings(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stable := 0
+	for i, r := range all {
+		var names []string
+		for k := range r.Points {
+			names = append(names, r.Points[k].Workload)
+			if r.Points[k].Stable() {
+				stable++
+			}
+		}
+		slices.Sort(names)
+		want := slices.Sorted(slices.Values(catalog.Names()))
+		if names = slices.Compact(names); !slices.Equal(names, want) {
+			t.Errorf("%s has %v, want %v", files[i], names, want)
+		}
+	}
+	var sizes []plan.Judged
+	for _, j := range plan.Evaluate(all) {
+		if j.Kind == plan.HeldSize || j.Kind == plan.HeldEnd {
+			sizes = append(sizes, j)
+		}
+	}
+	s := plan.Summarise(sizes)
+	t.Logf("%d stable points, %+v", stable, s)
+	if stable < 400 || s.Predictions < 400 || s.Covered < 0.85 || s.Covered > 0.95 || s.HalfWidth > 0.25 || s.Within < 0.65 {
+		t.Errorf("%d stable points, %+v", stable, s)
+	}
+}
+
+// A recording is gone on with: sizes that are there stay, sizes between them are added, and
+// none of them is measured twice under two names. A recording of another machine is refused.
+func TestBenchPredictResume(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "here.json")
+	record := func(more ...string) (*plan.Recording, error) {
+		args := append([]string{"predict", "--record", file, "--only", "reduce", "--shortest", "100us", "--longest", "400us", "--tries", "1", "--devices", "cpu"}, more...)
+		if _, err := run(t.Context(), args...); err != nil {
+			return nil, err
+		}
+		all, err := LoadRecordings([]string{file})
+		if err != nil {
+			return nil, err
+		}
+		return all[0], nil
+	}
+	sizesOf := func(r *plan.Recording) (out []int) {
+		for i := range r.Points {
+			out = append(out, r.Points[i].Size)
+		}
+		return out
+	}
+	first, err := record("--sizes", "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := record("--sizes", "3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, now := sizesOf(first), sizesOf(again)
+	if len(now) < len(was) || !slices.Equal(now[:len(was)], was) {
+		t.Errorf("sizes %v, and then %v", was, now)
+	}
+	if slices.Max(was) > slices.Min(was)*2 && len(now) == len(was) {
+		t.Errorf("no size was added to %v", was)
+	}
+	slices.Sort(now)
+	for i := 1; i < len(now); i++ {
+		if float64(now[i]) < 1.02*float64(now[i-1]) {
+			t.Errorf("sizes %v: %d and %d are nearly the same", now, now[i-1], now[i])
+		}
+	}
+	if _, err := record("--label", "there"); err == nil || !strings.Contains(err.Error(), "another file") {
+		t.Error(err)
+	}
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := record(); err == nil || !strings.Contains(err.Error(), "bad recording") {
+		t.Error(err)
+	}
+}
+
+// Halving visits everything once, the ends first, and leaves no gap larger than needed.
+func TestHalving(t *testing.T) {
+	for n := range 40 {
+		var xs []int
+		for i := range n {
+			xs = append(xs, i)
+		}
+		got := halving(slices.Clone(xs))
+		if sorted := slices.Sorted(slices.Values(got)); !slices.Equal(sorted, xs) {
+			t.Fatalf("%d: %v", n, got)
+		}
+		if n > 2 && (got[0] != 0 || got[1] != n-1) {
+			t.Errorf("%d: %v", n, got)
+		}
+		for k := 2; k <= n; k++ { // with k of them the largest gap is at most twice what is possible
+			seen := slices.Sorted(slices.Values(got[:k]))
+			for i := 1; i < k; i++ {
+				if gap := seen[i] - seen[i-1]; gap > 2*((n-1)/(k-1)+1) {
+					t.Errorf("%d: a gap of %d with %d seen", n, gap, k)
+				}
+			}
+		}
+	}
+}
