@@ -111,7 +111,7 @@ func TestRequireRefuses(t *testing.T) {
 	rec := peaked("a", 1, 1)
 	m := Learn([]*Recording{rec}, nil)
 	small := *rec.Machine
-	small.HostBytes, small.Devices = 1<<20, []machine.Device{rec.Machine.Devices[0]}
+	small.HostBytes, small.Devices = 20e9, []machine.Device{rec.Machine.Devices[0]}
 	small.Devices[0].MemBytes = 0
 	good := Load{Workload: "w0", Batch: 1, Complexity: 1e9}
 	if _, err := m.Require(good, rec.Machine); err != nil {
@@ -123,7 +123,7 @@ func TestRequireRefuses(t *testing.T) {
 		is   error
 		says string
 	}{
-		"memory":   {good, &small, ErrNoDevice, "1.05 MB"},
+		"memory":   {good, &small, ErrNoDevice, "30 GB and there are 20 GB"},
 		"latency":  {Load{Workload: "w0", Batch: 1, Complexity: 1e9, Latency: 1e-9}, rec.Machine, ErrNoDevice, "allowed"},
 		"workload": {Load{Workload: "none", Batch: 1, Complexity: 1}, rec.Machine, ErrUnknownWorkload, "--record"},
 		"batch":    {Load{Workload: "w0", Complexity: 1}, rec.Machine, nil, "batch"},
