@@ -177,10 +177,37 @@ func writePredictions(w io.Writer, all []*plan.Recording, judged []plan.Judged, 
 	}
 	fmt.Fprintln(w)
 	terminal.Table(w, rows)
+	writeGrid(w, all, sizes)
 	if each {
 		writeEach(w, sizes)
 	}
 	fmt.Fprintf(w, "\n%s\n", terminal.Wrap("(Covered: the part of real times that the 90 % intervals hold. Half width is the median of these, relative to the prediction; median and worst are how far predictions are off. "+unvalidated(all)+")", terminal.Width))
+}
+
+// writeGrid says of each workload and machine how many predictions of sizes are within 10 %.
+func writeGrid(w io.Writer, all []*plan.Recording, sizes []plan.Judged) {
+	var labels []string
+	table := [][]any{{"in 10 %"}}
+	for _, r := range all {
+		if !slices.Contains(labels, r.Label) {
+			labels, table[0] = append(labels, r.Label), append(table[0], r.Label)
+		}
+	}
+	for _, name := range catalog.Names() {
+		row, any := []any{name}, false
+		for _, label := range labels {
+			some := slices.DeleteFunc(slices.Clone(sizes), func(j plan.Judged) bool { return j.Workload != name || j.Label != label })
+			near := slices.DeleteFunc(slices.Clone(some), func(j plan.Judged) bool { return j.Off() > 0.1 })
+			row, any = append(row, fmt.Sprintf("%d of %d", len(near), len(some))), any || len(some) > 0
+		}
+		if any {
+			table = append(table, row)
+		}
+	}
+	if len(labels) > 1 {
+		fmt.Fprintln(w)
+		terminal.Table(w, table)
+	}
 }
 
 // writeEach lists predictions.

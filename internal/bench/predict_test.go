@@ -48,7 +48,7 @@ func TestBenchPredict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"32      31           1", "62 stable points count", "one size", "every other size", "workload", "machine", "No GPU", "gemm3"} {
+	for _, want := range []string{"32      31           1", "62 stable points count", "one size", "every other size", "workload", "machine", "merkle   7 of 7  7 of 7", "No GPU", "gemm3"} {
 		if !strings.Contains(strings.ToLower(text), strings.ToLower(want)) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
