@@ -305,7 +305,7 @@ func TestMistakes(t *testing.T) {
 }
 
 func workloadsAndDemo() []string {
-	return slices.Sorted(slices.Values(append(catalog.Names(), "demo")))
+	return slices.Sorted(slices.Values(append(catalog.Names(), "demo", "fold")))
 }
 
 // What goes wrong in a run is a failure, not a mistake of the user's.
