@@ -38,9 +38,8 @@ type Model struct {
 	Bonds     []Term
 	Angles    []Term // at bead First+1
 	Dihedrals []Term
-	Contacts  []Contact // native ones
-	native    map[[2]int]float64
-	chain     []int // of each bead
+	Contacts  []Contact // native ones, in the order of I and then J
+	chain     []int     // of each bead
 }
 
 // NewModel returns the model with the given native conformation, which it keeps, of chains
@@ -63,7 +62,7 @@ func NewModel(native []float64, ends ...int) (*Model, error) {
 	for _, c := range Near(native, nearest) {
 		return nil, fmt.Errorf("protein: beads %d and %d are less than %g angstrom apart: %w", c.I, c.J, nearest, ErrStructure)
 	}
-	m := &Model{Native: native, Ends: ends, native: make(map[[2]int]float64), chain: make([]int, n)}
+	m := &Model{Native: native, Ends: ends, chain: make([]int, n)}
 	begin := 0
 	for c, end := range ends {
 		if end <= begin || end > n || c == len(ends)-1 && end != n {
@@ -90,7 +89,6 @@ func NewModel(native []float64, ends ...int) (*Model, error) {
 	for _, c := range Near(native, ContactDistance) {
 		if m.Interact(c.I, c.J) {
 			m.Contacts = append(m.Contacts, c)
-			m.native[[2]int{c.I, c.J}] = c.Distance
 		}
 	}
 	return m, nil
@@ -111,9 +109,6 @@ func (m *Model) Beads() int { return len(m.Native) / 3 }
 // Interact reports whether beads i < j are a contact or repel each other: they are in
 // different chains, or far enough apart along theirs.
 func (m *Model) Interact(i, j int) bool { return j-i >= ContactSpan || m.chain[i] != m.chain[j] }
-
-// IsContact reports whether beads i < j are a native contact.
-func (m *Model) IsContact(i, j int) bool { return m.native[[2]int{i, j}] != 0 }
 
 // Energy is the potential of a conformation with as many beads.
 func (m *Model) Energy(x []float64) float64 { return m.Forces(nil, x) }
@@ -175,16 +170,21 @@ func (m *Model) Forces(f, x []float64) float64 {
 		d := sub(bead(x, c.I), bead(x, c.J))
 		r2 := dot(d, d)
 		q := c.Distance * c.Distance / r2
-		q5 := math.Pow(q, 5)
+		q5 := q * q * q * q * q
 		sum += q5 * (5*q - 6)
 		push(c.I, d, 60*q5*(q-1)/r2)
 		push(c.J, d, -60*q5*(q-1)/r2)
 	}
+	contacts := m.Contacts
 	for _, c := range Near(x, Cutoff) {
-		if m.Interact(c.I, c.J) && !m.IsContact(c.I, c.J) {
+		for len(contacts) > 0 && (contacts[0].I < c.I || contacts[0].I == c.I && contacts[0].J < c.J) {
+			contacts = contacts[1:]
+		}
+		if isContact := len(contacts) > 0 && contacts[0].I == c.I && contacts[0].J == c.J; m.Interact(c.I, c.J) && !isContact {
 			d := sub(bead(x, c.I), bead(x, c.J))
 			r2 := dot(d, d)
-			e := math.Pow(Repulsion*Repulsion/r2, 6)
+			q := Repulsion * Repulsion / r2
+			e := q * q * q * q * q * q
 			sum += e
 			push(c.I, d, 12*e/r2)
 			push(c.J, d, -12*e/r2)

@@ -217,7 +217,7 @@ func TestNear(t *testing.T) {
 	var want []Contact
 	for i := range 400 {
 		for j := i + 1; j < 400; j++ {
-			if d := math.Sqrt(distance2(xyz, i, j)); d < 9 {
+			if d := math.Sqrt(distance2(xyz, i, j)); d*d < 81 {
 				want = append(want, Contact{i, j, d})
 			}
 		}

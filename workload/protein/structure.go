@@ -107,8 +107,8 @@ func Near(xyz []float64, cutoff float64) []Contact {
 	n := len(xyz) / 3
 	var out []Contact
 	add := func(i, j int) {
-		if d := math.Sqrt(distance2(xyz, i, j)); d < cutoff {
-			out = append(out, Contact{i, j, d})
+		if d2 := distance2(xyz, i, j); d2 < cutoff*cutoff {
+			out = append(out, Contact{i, j, math.Sqrt(d2)})
 		}
 	}
 	if n < 256 {
