@@ -1,0 +1,180 @@
+package phase
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/cmplx"
+
+	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/workload"
+)
+
+// ErrWrong is returned by [Job.Check] for states that are not those of the definition.
+var ErrWrong = errors.New("not the phase states")
+
+// checkTerms is how many terms of products Check computes again, about two seconds of a
+// core's time. Up to 400 residues those are all.
+const checkTerms = 1 << 26
+
+// sample says which states Check compares: each of each row, one at random in every stretch of
+// equally many.
+type sample struct{ each, of int }
+
+func (s sample) column(row, k int, places philox.Source) int {
+	lo, hi := k*s.of/s.each, (k+1)*s.of/s.each
+	return lo + int(places.Uint32(uint64(row), 0, uint32(k)))%(hi-lo)
+}
+
+// Check compares states with the definition, term by term: of up to 400 residues all, of more
+// some of every row. It uses angles and complex exponentials where kernels use neither.
+func (j *Job) Check() error {
+	n := j.structure.Len()
+	j.picked = sample{each: min(max(checkTerms/n/n, 1), n), of: n}
+	sums := make([]float64, n)
+	psi := make([][]complex128, n)
+	err := workload.Sweep(n, func(lo, hi int) error {
+		for i := lo; i < hi; i++ {
+			psi[i] = j.wave(i)
+			for k := range n {
+				if k != i {
+					a, _ := j.alpha(i, k)
+					sums[i] += a * a
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	sum := 0.0
+	for _, s := range sums {
+		sum += s
+	}
+	scale := 0.0
+	if sum > 0 {
+		scale = 1 / math.Sqrt(sum)
+	}
+	places := philox.Source{}
+	return workload.Sweep(n, func(lo, hi int) error {
+		for i := lo; i < hi; i++ {
+			for k := range j.picked.each {
+				if err := j.checkState(i, j.picked.column(i, k, places), psi, scale); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (j *Job) distance(i, k int) float64 {
+	x, y, z := j.beads[3*i]-j.beads[3*k], j.beads[3*i+1]-j.beads[3*k+1], j.beads[3*i+2]-j.beads[3*k+2]
+	return math.Sqrt(x*x + y*y + z*z)
+}
+
+// wave is row i of ψ.
+func (j *Job) wave(i int) []complex128 {
+	n := j.structure.Len()
+	out := make([]complex128, n)
+	squares := 0.0
+	for k := range out {
+		out[k] = 1
+		if k != i {
+			d, s := j.distance(i, k), math.Abs(float64(i-k))
+			out[k] = complex(math.Exp(-d/3.8)/(1+s), 0) * complex(1, math.Sin(2*math.Pi*s/float64(n)+d/38))
+		}
+		squares += real(out[k])*real(out[k]) + imag(out[k])*imag(out[k])
+	}
+	for k := range out {
+		out[k] *= complex(0x1p480/math.Sqrt(squares), 0) // so that products do not vanish
+	}
+	return out
+}
+
+// alpha is α before it is scaled, and how far it may be off because its cosine is that of a
+// rounded number.
+func (j *Job) alpha(i, k int) (value, off float64) {
+	d := j.distance(i, k)
+	e := 332.0636*math.Exp(-d/10)/d + 2*(math.Pow(3.8/d, 12)-math.Pow(3.8/d, 6))
+	if d >= 2.5 && d <= 3.5 {
+		e += 2 * (5*math.Pow(2.9/d, 12) - 6*math.Pow(2.9/d, 10))
+	}
+	omega := 2 * math.Pi * math.Log1p(d/3.8)
+	most := math.Abs(e) * math.Exp(-d/10-math.Abs(e)/(0.001987*300))
+	return most * math.Abs(math.Cos(omega*j.c.Time)), most * omega * j.c.Time * 0x1p-49
+}
+
+// torsion is the angle of a pair that τ depends on, in degrees, and whether there is one.
+func (j *Job) torsion(i, k int) (angle float64, ok bool) {
+	i, k = min(i, k), max(i, k)
+	vector := func(from, to int) (v [3]float64) {
+		for c := range v {
+			v[c] = j.beads[3*to+c] - j.beads[3*from+c]
+		}
+		return v
+	}
+	outer := func(a, b [3]float64) [3]float64 {
+		return [3]float64{a[1]*b[2] - a[2]*b[1], a[2]*b[0] - a[0]*b[2], a[0]*b[1] - a[1]*b[0]}
+	}
+	length := func(a [3]float64) float64 { return math.Sqrt(a[0]*a[0] + a[1]*a[1] + a[2]*a[2]) }
+	axis := vector(i+1, k)
+	a, b := outer(vector(i+1, i), axis), outer(axis, vector(k, k+1))
+	if length(a) < 1e-10 || length(b) < 1e-10 {
+		return 0, false
+	}
+	return math.Atan2(length(outer(a, b)), a[0]*b[0]+a[1]*b[1]+a[2]*b[2]) * 180 / math.Pi, true
+}
+
+// checkState compares one state.
+func (j *Job) checkState(i, k int, psi [][]complex128, scale float64) error {
+	n := j.structure.Len()
+	got := j.states[i*n+k]
+	if i == k {
+		if got != 1 {
+			return fmt.Errorf("phase: state %d, %d is %v, want 1: %w", i, k, got, ErrWrong)
+		}
+		return nil
+	}
+	factor := 1.0
+	if max(i, k) < n-1 {
+		angle, ok := j.torsion(i, k)
+		switch {
+		case math.Abs(angle-60) < 1e-9 || math.Abs(angle-120) < 1e-9:
+			return nil // either
+		case !ok || angle < 60:
+			factor = 1.2
+		case angle > 120:
+			factor = 0.8
+		}
+	}
+	factor *= chi(j.kinds[i], j.kinds[k])
+	var product complex128
+	terms := 0.0 // their sizes
+	for l, a := range psi[i] {
+		term := cmplx.Conj(a) * psi[k][l]
+		product += term
+		terms += math.Abs(real(term)) + math.Abs(imag(term))
+	}
+	d := j.distance(i, k)
+	phase := cmplx.Phase(product) + math.Mod(math.Pi*math.Abs(float64(i-k))/d, 2*math.Pi) + 2*math.Pi*math.Log1p(d/3.8)*j.c.Time
+	alpha, off := j.alpha(i, k)
+	want := complex(alpha*scale*factor, 0) * cmplx.Exp(complex(0, phase))
+	// The phase of a product is off by the rounding of its terms over its size, and alpha by
+	// that of an energy of up to some hundred units.
+	rounding := 1e-11 + 1e-14*j.c.Time + float64(n)*0x1p-52*terms/max(cmplx.Abs(product), math.SmallestNonzeroFloat64)
+	within := cmplx.Abs(want)*rounding + off*scale*factor + 1e-300
+	if !(cmplx.Abs(got-want) <= within) {
+		return fmt.Errorf("phase: state %d, %d is %v, by the definition %v ± %.2g: %w", i, k, got, want, within, ErrWrong)
+	}
+	return nil
+}
+
+// Misses is what Check may not see.
+func (j *Job) Misses() []workload.Miss {
+	return []workload.Miss{
+		{What: "one wrong state", Chance: 1 - float64(j.picked.each)/float64(j.picked.of)},
+		{What: "one wrong row", Chance: 0},
+	}
+}

@@ -1,0 +1,60 @@
+package phase
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// sets returns the kernels that this machine has, Go's first.
+func sets() []kernelSet {
+	var out []kernelSet
+	for k := scalar; k <= best; k++ {
+		out = append(out, k)
+	}
+	return out
+}
+
+// Kernels of all widths give the same bits.
+func TestWide(t *testing.T) {
+	was := use
+	defer func() { use = was }()
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{8, 16, 104} {
+		for count := 1; count <= together; count++ {
+			a, b := make([]float64, 2*n), make([]float64, 2*n*count)
+			for _, x := range [][]float64{a, b} {
+				for i := range x {
+					x[i] = r.NormFloat64()
+				}
+			}
+			var want []float64
+			for _, use = range sets() {
+				out := make([]float64, 2*count)
+				product(out, a, b)
+				if want == nil {
+					want = out
+				} else if !slices.Equal(out, want) {
+					t.Errorf("%d rows of %d: kernel %v gives other bits than Go", count, n, use)
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkProduct is the inner loop for 512 residues.
+func BenchmarkProduct(b *testing.B) {
+	const n = 512
+	a, rows, out := make([]float64, 2*n), make([]float64, 2*n*together), make([]float64, 2*together)
+	was := use
+	defer func() { use = was }()
+	for _, set := range sets() {
+		b.Run(map[int]string{0: "go", 1: "avx2", 2: "avx512"}[int(set)], func(b *testing.B) {
+			use = set
+			for b.Loop() {
+				product(out, a, rows)
+			}
+			b.ReportMetric(8*n*together*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+		})
+	}
+}

@@ -1,0 +1,10 @@
+package phase
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate go run github.com/weft-run/weft/cmd/weftparams .
+//go:generate ../../ptx.sh protein/phase/phase.cu
+//go:embed phase.ptx
+var ptx []byte
