@@ -24,6 +24,8 @@ import (
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
+	"github.com/weft-run/weft/workload/protein/elastic"
+	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
@@ -32,7 +34,7 @@ import (
 func funcs() map[string]weft.Func {
 	return workload.Funcs(
 		gemm.Funcs(), tropical.Funcs(), tropical.TrainFuncs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(),
-		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs())
+		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs(), elastic.Funcs(), phase.Funcs())
 }
 
 // Every call is right on one CPU device and on three.

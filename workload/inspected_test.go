@@ -11,6 +11,8 @@ import (
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
+	"github.com/weft-run/weft/workload/protein/elastic"
+	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
@@ -18,6 +20,6 @@ import (
 
 // Every workload says what its check may miss.
 var _ = []workload.Inspected{
-	(*automata.Job)(nil), (*clifford.Job)(nil), (*conv.Job)(nil), (*enumerative.Job)(nil), (*fisher.Job)(nil), (*fusion.Job)(nil), (*gemm.Job)(nil), (*landscape.Job)(nil),
+	(*automata.Job)(nil), (*clifford.Job)(nil), (*conv.Job)(nil), (*enumerative.Job)(nil), (*fisher.Job)(nil), (*fusion.Job)(nil), (*gemm.Job)(nil), (*landscape.Job)(nil), (*elastic.Job)(nil), (*phase.Job)(nil),
 	(*merkle.Job)(nil), (*reduce.Job)(nil), (*reservoir.Job)(nil), (*reservoir.StreamJob)(nil), (*tropical.Job)(nil), (*tropical.TrainJob)(nil),
 }

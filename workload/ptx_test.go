@@ -21,6 +21,8 @@ import (
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
+	"github.com/weft-run/weft/workload/protein/elastic"
+	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
@@ -69,6 +71,8 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		make(automata.New(automata.Config{Rows: 99, Cols: 65, Steps: 99})),
 		make(merkle.New(merkle.Config{N: 5000})),
 		make(landscape.New(landscape.Config{})),
+		make(elastic.New(elastic.Config{Residues: 30, Steps: 2})),
+		make(phase.New(phase.Config{Residues: 30})),
 		make(reservoir.NewJob(reservoir.Config{Params: reservoir.Defaults(), Batch: 3, Steps: 2})),
 		make(reservoir.NewJob(reservoir.Config{Params: reservoir.Defaults(), Batch: 3, Steps: 2, Split: reservoir.Neurons})),
 		make(fisher.New(fisher.Config{Points: 100, Features: 5})),
@@ -121,7 +125,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 			}
 		}
 	}
-	if want := 41; len(seen) != want {
+	if want := 46; len(seen) != want {
 		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
 	}
 }

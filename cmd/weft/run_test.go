@@ -69,6 +69,8 @@ func TestResult(t *testing.T) {
 		"merkle --leaves 5 --mode dup":                            "Result: root da6f7f6db719c1b4e2e7b6c132fe8f52f905487e5502bf568f9219edb8bf7bde.\n",
 		"automata --rows 64 --cols 64 --steps 4 --pattern glider": "Result: 5 of 4096 cells alive after 4 steps.\n",
 		"reduce --n 1 --op max --json":                            `"result": "max `,
+		"elastic --structure 1UBI":                                "Result: 20 modes, eigenvalues 1.36924, ",
+		"phase --structure 1CRN":                                  "Result: sum 33.9396328606+2.5151761862i, norm 6.853830579",
 		"landscape --residues 4":                                  "Result: native energy ",
 		"merkle --leaves 7":                                       " of the time, imbalance ",
 		"merkle --leaves 9 --json":                                `"bottleneck": "`,
@@ -142,7 +144,7 @@ func (j *idler) Graph(ranges []sched.Range) (*graph.Graph, error) {
 func TestCheckLastRun(t *testing.T) {
 	for name, sizes := range map[string]map[string]int{
 		"gemm": {"m": 256, "k": 256, "n": 256}, "tropical": {"m": 256, "k": 256, "n": 256}, "conv": {"batch": 1},
-		"reduce": {"n": 1 << 20}, "merkle": {"leaves": 1 << 12}, "automata": {"rows": 512, "cols": 512}, "landscape": {"residues": 40},
+		"reduce": {"n": 1 << 20}, "merkle": {"leaves": 1 << 12}, "automata": {"rows": 512, "cols": 512}, "landscape": {"residues": 40}, "elastic": {"residues": 40}, "phase": {"residues": 40},
 	} {
 		w, _ := catalog.Find(name)
 		job, err := w.Sized(t.Context(), sizes)

@@ -27,6 +27,8 @@ var variants = map[string][]string{
 	"merkle":       {"--leaves 5000", "--leaves 5000 --mode dup"},
 	"automata":     {"--rows 128 --cols 64 --steps 8", "--rows 256 --cols 64 --steps 64 --k 33", "--rows 64 --cols 65 --steps 8 --rule B36/S23"},
 	"landscape":    {"--residues 20"},
+	"elastic":      {"--residues 30", "--residues 30 --network anm", "--residues 500 --steps 20"},
+	"phase":        {"--residues 30"},
 	"reservoir": {
 		"--neurons 32 --batch 4 --steps 2", "--neurons 32 --batch 4 --steps 2 --split neurons", "--neurons 32 --batch 4 --steps 2 --split rows",
 		"--neurons 32 --batch 4 --mode histogram", "--neurons 32 --batch 4 --steps 2 --strategy eager",

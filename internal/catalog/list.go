@@ -20,6 +20,8 @@ import (
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
 	"github.com/weft-run/weft/workload/protein"
+	"github.com/weft-run/weft/workload/protein/elastic"
+	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
@@ -106,6 +108,8 @@ var list = []Entry{
 			}
 		})
 	}, Growth{[]string{"residues"}, 3, 4096}},
+	{"elastic", "find the slowest motions of a protein's elastic network", elastic.Funcs, elasticFlags, Growth{[]string{"residues"}, 3, 2048}},
+	{"phase", "compute phase states of a protein", phase.Funcs, phaseFlags, Growth{[]string{"residues"}, 3, 4096}},
 	{"reservoir", "run spike patterns through an echo-state network", reservoir.Funcs, func(f *pflag.FlagSet) Order {
 		c := reservoir.Config{Params: reservoir.Defaults()}
 		f.IntVar(&c.Size, "neurons", c.Size, "neurons of the reservoir")
