@@ -28,6 +28,8 @@ import (
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
+	"github.com/weft-run/weft/workload/protein/elastic"
+	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
@@ -173,6 +175,21 @@ func samples(t *testing.T) []sample {
 		t.Fatal(err)
 	}
 	out = append(out, sample{stream, func() []byte { return workloadtest.Bytes(slices.Concat(stream.Replicas()...)) }})
+	for _, c := range []elastic.Config{{Structure: "1CRN", Network: elastic.Anisotropic, Steps: 30}, {Residues: 5}} {
+		e, err := elastic.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sample{e, func() []byte {
+			basis, squares, diagonal := e.Result()
+			return workloadtest.Bytes(slices.Concat(basis, squares, diagonal))
+		}})
+	}
+	p, err := phase.New(phase.Config{Structure: "1CRN", Time: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out = append(out, sample{p, func() []byte { return workloadtest.Bytes(p.Result()) }})
 	l, err := landscape.New(landscape.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,9 @@ func structureFlags(f *pflag.FlagSet, structure *string, of *protein.Select, res
 	f.IntVar(&of.Model, "model", 0, "model of the structure (the first)")
 	f.IntVar(residues, "residues", helix, "residues of a helix that stands in for a structure")
 	return func() {
+		if *structure == "" && *of != (protein.Select{}) {
+			*structure = "1CRN"
+		}
 		if *structure != "" && !f.Changed("residues") {
 			*residues = 0
 		}

@@ -95,6 +95,14 @@ func (p *planted) apply(source string) (string, error) {
 // workload is the package whose job runs the kernel.
 func (p *planted) workload() string { return strings.Split(p.kernel, ".")[0] }
 
+// folder is where the package is, relative to the folder of workloads.
+func (p *planted) folder() string {
+	if w := p.workload(); w == "elastic" || w == "phase" {
+		return "protein/" + w
+	}
+	return p.workload()
+}
+
 // jobTests are tests that run a workload's check on what its job computed.
 const jobTests = "TestJobOnDevices|TestRowsOnDevices|TestTrainingOnDevices|TestJobSpecialValues|TestStreamJob"
 
@@ -112,18 +120,20 @@ var tests = map[string]string{
 	"fisher":      "TestBlocksAgree|TestClosedForm",
 	"clifford":    "TestProduct|TestAxioms|TestMatrices|TestWide|TestRotor",
 	"enumerative": "TestVectors|TestLittlewoodRichardson",
+	"elastic":     "TestWide|TestJobModes|TestJobEqual",
+	"phase":       "TestWide|TestVectors|TestJobRight",
 }
 
 // What checks say of a wrong result.
 var verdicts = []string{
 	"not the product", "not the max-plus product", "not the trained network", "not the convolution", "not the reduction", "not the fused records",
-	"not the Fisher information", "not the integral", "not the multivectors", "not the game's cells", "not the landscape", "not the reservoir's states", "by the definition",
+	"not the Fisher information", "not the integral", "not the multivectors", "not the game's cells", "not the landscape", "not the reservoir's states", "not the modes of the network", "not the phase states", "by the definition",
 }
 
 // test tests an error in Go or assembly, in a copy of the project that has it: the job's
 // check first, and what it misses with the tests of the kernel.
 func (p *planted) test(root string) (out []byte, err error) {
-	packages := []string{"./workload/" + p.workload()}
+	packages := []string{"./workload/" + p.folder()}
 	out, err = p.goTest(root, jobTests, packages)
 	if err != nil && checked(string(out)) {
 		return out, err
@@ -204,7 +214,7 @@ func (p *planted) generated(root string) ([]string, error) {
 	if kind == "" {
 		return nil, nil
 	}
-	return filepath.Glob(filepath.Join(root, "workload", p.workload(), kind))
+	return filepath.Glob(filepath.Join(root, "workload", p.folder(), kind))
 }
 
 // generate compiles the shaders or PTX of the error's workload.
@@ -218,7 +228,7 @@ func (p *planted) generate(root string) error {
 	default:
 		return nil
 	}
-	of := p.workload() + "/*" + sources // all that may include the file
+	of := p.folder() + "/*" + sources // all that may include the file
 	if filepath.Ext(p.file) == sources {
 		of = p.file
 	}

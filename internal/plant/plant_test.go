@@ -50,6 +50,13 @@ func entries(t *testing.T) map[string][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"elastic", "phase"} {
+		more, err := filepath.Glob("../../workload/" + (&planted{kernel: name}).folder() + "/*.[sp][pt][vx]")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, more...)
+	}
 	entry := regexp.MustCompile(`\.visible \.entry (\w+)\(`)
 	for _, f := range files {
 		if name, ok := strings.CutSuffix(filepath.Base(f), ".spv"); ok {

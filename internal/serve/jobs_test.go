@@ -322,8 +322,8 @@ func TestJobRefused(t *testing.T) {
 		`{"workload":"gemm","check":1}`:                                    "true or false",
 		`{"workload":"gemm","extra":1}`:                                    `no key "extra"`,
 		`{"workload":"landscape","parameters":{"structure":"/etc/hosts"}}`: "unknown parameter",
-		`{"workload":"elastic","parameters":{"structure":"/etc/hosts"}}`: "unknown parameter",
-		`{"workload":"phase","parameters":{"structure":"/etc/hosts"}}`:   "unknown parameter",
+		`{"workload":"elastic","parameters":{"structure":"/etc/hosts"}}`:   "unknown parameter",
+		`{"workload":"phase","parameters":{"structure":"/etc/hosts"}}`:     "unknown parameter",
 	} {
 		w := ask(h, "POST", "/v1/jobs", body)
 		if e := saidError(t, w); w.Code != 400 || !strings.Contains(e, want) {
