@@ -6,6 +6,7 @@ import (
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload/protein"
 )
 
 // Protein is a job on one protein chain: its energy landscape, and replicas of Langevin
@@ -66,12 +67,7 @@ func (p Protein) pairs() float64 {
 // Conformation is the memory of one conformation in bytes: coordinates of atoms, phases of
 // pairs, contacts, and a landscape.
 func (p Protein) Conformation() int64 {
-	n := float64(p.Residues)
-	contacts := 4 * n * n
-	if p.Residues > 1000 {
-		contacts /= 10
-	}
-	return int64(24*atomsPerResidue*n + 16*n*n + contacts + 8*anglesPerRow*n)
+	return protein.MemoryOf(p.Residues, atomsPerResidue*float64(p.Residues)).Total()
 }
 
 // maxSwap is the most steps between two exchanges: a task has a launch for each.

@@ -19,24 +19,39 @@ func newPartition() *cobra.Command {
 		scores []float64
 		utils  []float64
 		asJSON bool
+
+		structure, chain string
 	)
 	c := &cobra.Command{
 		Use:   "partition",
-		Short: "Cut a number of equal items among devices",
+		Short: "Cut a number of equal items, or a protein, among devices",
+		Long: `Cut a number of equal items among devices. With --structure cut the residues of
+a protein: into clusters with few contacts between them, which is what devices
+exchange, into domains that move as one, or into ranges of the chain.`,
 		Example: `  weft partition --items 10000 --scores 95,80
-  weft partition --items 10000 --scores 95,80 --util 0.8,0.3 --by dynamic`,
+  weft partition --items 10000 --scores 95,80 --util 0.8,0.3 --by dynamic
+  weft partition --structure 1CRN --scores 1,1 --by clusters`,
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cut, err := sched.NewPartitioner(by)
-			if err != nil {
-				return terminal.Usage(err)
-			}
 			if len(scores) == 0 {
 				return terminal.Usagef("--scores is missing: one number for each device, as in --scores 95,80")
 			}
 			if err := checkShares(items, scores, utils); err != nil {
 				return err
+			}
+			if structure != "" {
+				if c.Flags().Changed("items") || len(utils) > 0 {
+					return terminal.Usagef("--structure goes with neither --items nor --util")
+				}
+				return cutProtein(c, structure, chain, by, scores, asJSON)
+			}
+			if chain != "" {
+				return terminal.Usagef("--chain %s: it goes with --structure", chain)
+			}
+			cut, err := sched.NewPartitioner(by)
+			if err != nil {
+				return terminal.Usage(err)
 			}
 			shares := make([]sched.Share, len(scores))
 			for i, s := range scores {
@@ -64,11 +79,13 @@ func newPartition() *cobra.Command {
 	}
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON instead of text")
-	f.StringVar(&by, "by", "proportional", "partitioner: dynamic, equal, latency, memory or proportional")
+	f.StringVar(&by, "by", "proportional", "partitioner: dynamic, equal, latency, memory or proportional; for a protein clusters, domains or ranges (clusters)")
+	f.StringVar(&structure, "structure", "", "protein: 1CRN, 1UBI, BPTI, or a file in PDB or mmCIF format")
+	f.StringVar(&chain, "chain", "", "chain of the structure, several as A,B, or all (the first)")
 	f.Int64Var(&items, "items", 10_000, "number of items")
 	f.Float64SliceVar(&scores, "scores", nil, "rate or score of each device")
 	f.Float64SliceVar(&utils, "util", nil, "how busy each device is already, 0 to 1 (for dynamic)")
-	terminal.Complete(c, "by", sched.PartitionerNames)
+	terminal.Complete(c, "by", func() []string { return append(sched.PartitionerNames(), proteinParts...) })
 	return c
 }
 

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/workload/protein"
+	"github.com/weft-run/weft/workload/protein/network"
+	"github.com/weft-run/weft/workload/protein/partition"
+)
+
+// proteinParts are the ways to cut a protein.
+var proteinParts = []string{"clusters", "domains", "ranges"}
+
+// cutProtein cuts a structure among devices and prints the parts.
+func cutProtein(c *cobra.Command, structure, chain, by string, scores []float64, asJSON bool) error {
+	if !c.Flags().Changed("by") {
+		by = "clusters"
+	}
+	if !slices.Contains(proteinParts, by) {
+		return terminal.Usagef("--by %s: a structure is cut by %s", by, strings.Join(proteinParts, ", "))
+	}
+	s, err := protein.Open(structure, protein.Select{Chain: chain})
+	if err != nil {
+		return terminal.Usage(err)
+	}
+	contacts, err := network.Contacts(s.Coordinates(), network.ContactCutoff)
+	if err != nil {
+		return terminal.Usage(err)
+	}
+	p, err := partsBy(by, s, contacts, scores)
+	if err != nil {
+		return terminal.Usage(err)
+	}
+	out := proteinJSON{
+		Structure: s.Name, Residues: s.Len(), By: by, Contacts: (contacts.Nonzeros() - contacts.Rows()) / 2,
+		Cut: p.Cut(contacts), Bytes: p.Communication(contacts), Parts: p.Of,
+	}
+	rows := [][]any{{"device", "score", "residues", "share"}}
+	for i, n := range p.Sizes() {
+		out.Sizes = append(out.Sizes, n)
+		rows = append(rows, []any{i, scores[i], n, terminal.Percent(float64(n) / float64(s.Len()))})
+	}
+	return terminal.Print(c, asJSON, out, func(b *bytes.Buffer) error {
+		terminal.Table(b, rows)
+		fmt.Fprintf(b, "%d of %d contacts cut, %d bytes to exchange in a step\n", out.Cut, out.Contacts, out.Bytes)
+		return nil
+	})
+}
+
+// partsBy cuts a structure for devices with some scores.
+func partsBy(by string, s *protein.Structure, contacts *network.Matrix, scores []float64) (*partition.Parts, error) {
+	switch by {
+	case "ranges":
+		return partition.ResidueRanges(s.Len(), scores)
+	case "clusters":
+		return partition.ContactClusters(contacts, scores)
+	}
+	springs, err := network.Kirchhoff(s.Coordinates(), network.GaussianCutoff)
+	if err != nil {
+		return nil, err
+	}
+	modes, err := springs.Slowest(network.Uniform(s.Len()), len(scores))
+	if err != nil {
+		return nil, err
+	}
+	return partition.StructuralDomains(modes, len(scores))
+}
+
+// proteinJSON is the JSON of weft partition --structure.
+type proteinJSON struct {
+	Structure string `json:"structure"`
+	Residues  int    `json:"residues"`
+	By        string `json:"by"`
+	Contacts  int    `json:"contacts"`
+	Cut       int    `json:"cut"`
+	Bytes     int64  `json:"bytes_per_step"`
+	Sizes     []int  `json:"sizes"`
+	Parts     []int  `json:"parts"` // the device of each residue
+}
