@@ -148,6 +148,44 @@ func TestProDyModes(t *testing.T) {
 	}
 }
 
+// The networks of crambin are ProDy's, as bench/protein.py prints them.
+func TestProDyCrambin(t *testing.T) {
+	k, h := matrices(t, "1CRN")
+	rigid, err := network.Rigid(open(t, "1CRN").Coordinates())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		m              *network.Matrix
+		null           [][]float64
+		trace, squares float64
+		values         []float64
+	}{
+		{k, network.Uniform(46), 668, 11310, []float64{2.31461, 3.9874, 5.84961}},
+		{h, rigid, 1376, 18791.0164999, []float64{0.494757, 0.659951, 0.868181}},
+	} {
+		trace, squares := 0.0, 0.0
+		for i, row := range dense(c.m) {
+			trace += row[i]
+			for _, v := range row {
+				squares += v * v
+			}
+		}
+		if math.Abs(trace-c.trace) > 1e-9 || math.Abs(squares-c.squares) > 1e-7*c.squares {
+			t.Errorf("trace %v, sum of squares %v; ProDy has %v and %v", trace, squares, c.trace, c.squares)
+		}
+		modes, err := c.m.Slowest(c.null, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range c.values {
+			if math.Abs(modes.Values[i]-want) > 2e-6*want {
+				t.Errorf("eigenvalue %d is %v, ProDy's %v", i, modes.Values[i], want)
+			}
+		}
+	}
+}
+
 // jacobi returns the eigenvalues of a symmetric matrix and its eigenvectors as columns, by
 // rotations (Jacobi 1846). It shares nothing with the code under test.
 func jacobi(a [][]float64) (values []float64, v [][]float64) {
