@@ -8,6 +8,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
@@ -23,6 +24,7 @@ type Job struct {
 	blocks    int
 	zeros     int // vectors of the basis that the matrix maps to zero
 	steps     int
+	devices   int     // that can run it
 	width     int     // vectors of the basis
 	size      float64 // no eigenvalue is larger
 
@@ -60,7 +62,7 @@ func newJob(c Config, s *protein.Structure) (*Job, error) {
 		return nil, err
 	}
 	n := matrix.Rows()
-	j := &Job{c: c, structure: s, matrix: matrix, block: blockRows(n), zeros: len(null), steps: c.steps(s.Len())}
+	j := &Job{c: c, structure: s, matrix: matrix, block: blockRows(n), zeros: len(null), steps: c.steps(s.Len()), devices: 1}
 	j.blocks = (n + j.block - 1) / j.block
 	j.width = j.zeros + j.steps
 	rows := j.blocks * j.block
@@ -141,9 +143,16 @@ func (j *Job) ops(lo, hi int64) float64 {
 	return 2*steps*float64(j.entries(lo, hi)) + 8*float64((hi-lo)*int64(j.block))*vectors
 }
 
-// Grain is how many blocks make a task at least: a device has one task at a time, and more
-// of them would only be more to wait for.
-func (j *Job) Grain() int64 { return max(int64(j.blocks)/8, 1) }
+// Place remembers how many devices there are.
+func (j *Job) Place(m *machine.Machine) error {
+	on, err := workload.Able(m, MultiplyKernel, ProjectKernel, RestKernel)
+	j.devices = len(on)
+	return err
+}
+
+// Grain is how many blocks make a task at least. All tasks of a step wait for all of the one
+// before, so that a device has one for each, and more of them would only be more to wait for.
+func (j *Job) Grain() int64 { return int64((j.blocks + j.devices - 1) / j.devices) }
 
 // Whole is all steps as one task.
 func (j *Job) Whole() graph.Task {
