@@ -7,6 +7,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload/clifford"
 	"github.com/weft-run/weft/workload/enumerative"
+	"github.com/weft-run/weft/workload/relativity"
 )
 
 // testEnumerative counts lines, of which formulas are known.
@@ -76,5 +77,47 @@ func testClifford(t *testing.T, rt *weft.Runtime) {
 			}
 			near("normalized", normal, 1e-3)
 		}
+	}
+}
+
+// testRelativity compares calls with what is known of orbits and boosts.
+func testRelativity(t *testing.T, rt *weft.Runtime) {
+	var particles []relativity.Particle
+	var want []float64
+	for i := range 70 {
+		p, e := 12+float64(i), float64(1+i%7)/10
+		start, err := relativity.Periapsis(p, e, 2048)
+		if err != nil {
+			t.Fatal(err)
+		}
+		angle, err := relativity.Precession(p, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		particles, want = append(particles, start), append(want, 2*math.Pi+angle)
+	}
+	for _, c := range []relativity.Config{{Steps: 2048}, {Steps: 1 << 15, Tolerance: 1e-12}} {
+		orbits, err := relativity.Follow(t.Context(), rt, particles, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, o := range orbits {
+			if !(math.Abs(o.Angle-want[i]) <= 2e-8) || o.FellIn || o.Turns != 1 {
+				t.Errorf("orbit %d ends at angle %v, want %v: %+v", i, o.Angle, want[i], o)
+			}
+		}
+	}
+	x := []float64{1, 0.6, 0, 0, 5, 3, 0, 4}
+	boosted, err := relativity.Boost(t.Context(), rt, x, []float64{0.6, 0, 0, 0.6, 0, 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range []float64{0.8, 0, 0, 0, 4, 0, 0, 4} {
+		if math.Abs(boosted[i]-v) > 1e-14 {
+			t.Errorf("coordinate %d is %v, want %v", i, boosted[i], v)
+		}
+	}
+	if p, err := relativity.Minkowski(t.Context(), rt, x, x); err != nil || math.Abs(p[0]-0.64) > 1e-15 || math.Abs(p[1]) > 1e-14 {
+		t.Errorf("products %v, %v", p, err)
 	}
 }

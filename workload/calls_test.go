@@ -27,6 +27,7 @@ import (
 	"github.com/weft-run/weft/workload/protein/elastic"
 	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
+	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
 )
@@ -34,7 +35,7 @@ import (
 func funcs() map[string]weft.Func {
 	return workload.Funcs(
 		gemm.Funcs(), tropical.Funcs(), tropical.TrainFuncs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(),
-		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs(), elastic.Funcs(), phase.Funcs())
+		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs(), elastic.Funcs(), phase.Funcs(), relativity.Funcs())
 }
 
 // Every call is right on one CPU device and on three.
@@ -56,7 +57,7 @@ func testCalls(t *testing.T, rt *weft.Runtime) {
 		"automata": testAutomata,
 		"conv":     testConv,
 		"fisher":   testFisher, "fusion": testFusion, "landscape": testLandscape, "reduce": testReduce,
-		"reservoir": testReservoir, "enumerative": testEnumerative, "clifford": testClifford,
+		"reservoir": testReservoir, "enumerative": testEnumerative, "clifford": testClifford, "relativity": testRelativity,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, rt) })
 	}
@@ -89,6 +90,10 @@ func TestCallsName(t *testing.T) {
 			if err == nil {
 				_, err = clifford.Normalize(ctx, rt, a, make([]float32, 8))
 			}
+			return err
+		},
+		"relativity": func() error {
+			_, err := relativity.Minkowski(ctx, rt, make([]float64, 4), make([]float64, 4))
 			return err
 		},
 		"enumerative": func() error {

@@ -24,6 +24,7 @@ import (
 	"github.com/weft-run/weft/workload/protein/elastic"
 	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
+	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
 )
@@ -80,6 +81,9 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		make(fusion.New(fusion.Config{Records: 1000, Bind: true})),
 		make(clifford.New(clifford.Config{Op: clifford.Rotor, P: 3, Count: 1000})),
 		make(clifford.New(clifford.Config{Op: clifford.Norm, P: 3, Count: 1000})),
+		make(relativity.New(relativity.Config{Problem: relativity.Orbits, Count: 10})),
+		make(relativity.New(relativity.Config{Problem: relativity.Boosts, Count: 10})),
+		make(relativity.New(relativity.Config{Problem: relativity.Bodies, Count: 10})),
 		make(enumerative.New(enumerative.Config{Problem: enumerative.Degree, K: 3, N: 15})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}, Split: conv.Rows})),
@@ -125,7 +129,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 			}
 		}
 	}
-	if want := 46; len(seen) != want {
+	if want := 49; len(seen) != want {
 		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/weft-run/weft/workload/protein/elastic"
 	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
+	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
 )
@@ -93,6 +94,28 @@ func samples(t *testing.T) []sample {
 			c, err := clifford.New(clifford.Config{Op: op, P: s[0], Q: s[1], Count: 1003, Seed: 3})
 			product(c, err, func() []float32 { return c.Result() })
 		}
+	}
+	for _, c := range []relativity.Config{
+		{Problem: relativity.Orbits, Count: 203, Steps: 512, Turns: 2, Seed: 3},
+		{Problem: relativity.Orbits, Count: 203, Steps: 4096, Tolerance: 1e-9, Seed: 3},
+		{Problem: relativity.Boosts, Count: 1003, Seed: 3},
+		{Problem: relativity.Bodies, Count: 301, Steps: 3, Seed: 3},
+	} {
+		j, err := relativity.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sample{j, func() []byte {
+			switch j := j.(type) {
+			case *relativity.OrbitJob:
+				return workloadtest.Bytes(j.Result())
+			case *relativity.BoostJob:
+				boosted, products := j.Result()
+				return workloadtest.Bytes(slices.Concat(boosted, products))
+			}
+			places, velocities := j.(*relativity.BodyJob).Result()
+			return workloadtest.Bytes(slices.Concat(places, velocities))
+		}})
 	}
 	for _, c := range []enumerative.Config{
 		{Problem: enumerative.Degree, K: 5, N: 16},

@@ -34,6 +34,7 @@ var variants = map[string][]string{
 		"--neurons 32 --batch 4 --mode histogram", "--neurons 32 --batch 4 --steps 2 --strategy eager",
 	},
 	"fusion":      {"--records 1000", "--records 1000 --bind", "--records 1000 --mode data", "--records 1000 --mode pipeline", "--records 1000 --mode hybrid"},
+	"relativity":  {"--count 50 --steps 64", "--count 50 --tolerance 1e-8", "--problem boosts --count 1000", "--problem bodies --count 100 --steps 2"},
 	"clifford":    {"--count 1000", "--count 1000 --op rotor", "--count 1000 --op normalize --p 1 --q 3"},
 	"enumerative": {"--k 2 --n 6", "--problem hypersurface --k 2 --n 6"},
 	"fisher":      {"--points 100 --features 5", "--points 100 --features 5 --blocks 2"},

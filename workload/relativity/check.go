@@ -1,0 +1,245 @@
+package relativity
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/weft-run/weft/internal/rounding"
+	"github.com/weft-run/weft/workload"
+)
+
+// Check compares every orbit with what is known of it without a step: an orbit from its
+// periapsis is back at the radius it began with, at the angle and the proper time that are
+// integrals over the turns. One with too little angular momentum, L² < 12, falls in. Where an
+// orbit did not reach its last periapsis, which too few steps or too loose a tolerance may do,
+// its energy tells, as for those that fall.
+func (j *OrbitJob) Check() error {
+	within := j.within()
+	return workload.Sweep(j.c.Count, func(lo, hi int) error {
+		for i := lo; i < hi; i++ {
+			in, o := j.in[orbitIn*i:orbitIn*(i+1)], j.out[orbitOut*i:orbitOut*(i+1)]
+			if err := j.checkOrbit(in, o, within); err != nil {
+				return fmt.Errorf("%s: orbit %d: %w: %w", j.Name(), i, err, ErrWrong)
+			}
+		}
+		return nil
+	})
+}
+
+// within is by how much an orbit may be off, relative to its numbers: the error of a method of
+// order four at the closest orbits that are drawn, or of the tolerance at each step.
+func (j *OrbitJob) within() float64 {
+	if j.c.Tolerance != 0 {
+		return 1e-12 + 1e4*float64(j.c.Turns)*j.c.Tolerance
+	}
+	h := 4096 / float64(j.c.Steps)
+	return 1e-12 + 1e-9*float64(j.c.Turns)*h*h*h*h
+}
+
+func (j *OrbitJob) checkOrbit(in, o []float64, within float64) error {
+	near := func(what string, got, want, size float64) error {
+		if !(math.Abs(got-want) <= within*size) {
+			return fmt.Errorf("%s is %v, want %v ± %.2g", what, got, want, within*size)
+		}
+		return nil
+	}
+	l2 := in[2] * in[2]
+	first := in[1]*in[1] + (1-2/in[0])*(1+l2/(in[0]*in[0]))
+	e2 := o[1]*o[1] + (1-2/o[0])*(1+l2/(o[0]*o[0]))
+	falls := l2 < 12
+	if falls != (o[6] != 0) {
+		return fmt.Errorf("it has L² = %v, and falls in: %v", l2, !falls)
+	}
+	limit := within
+	if falls {
+		limit *= 100 // at the horizon
+	}
+	if drift := math.Abs(e2-first) / first; !(drift <= o[4]+1e-15) || !(o[4] <= limit) {
+		return fmt.Errorf("its energy drifts by %v, and %v is stated; %.2g may be", drift, o[4], limit)
+	}
+	if falls {
+		if !(o[0] > horizon && o[0] <= in[0]) || o[5] != 0 {
+			return fmt.Errorf("it falls from radius %v and ends at %v after %v turns", in[0], o[0], o[5])
+		}
+		time, angle, speed := fall(in[0], o[0], l2)
+		return cmp.Or(near("its velocity", o[1], -speed, 100), near("its angle", o[2], angle, 100), near("its time", o[3], time, 100+time))
+	}
+	turns := float64(j.c.Turns)
+	if o[5] < turns && int(o[7]) == j.c.rounds() {
+		return nil
+	}
+	if o[5] != turns {
+		return fmt.Errorf("it ends after %v turns and %v steps", o[5], o[7])
+	}
+	p, e := shape(in[0], l2)
+	beyond, time := turn(p, e)
+	return cmp.Or(
+		near("its radius", o[0], in[0], in[0]),
+		near("its velocity", o[1], 0, 1),
+		near("its angle", o[2], turns*(2*math.Pi+beyond), turns*10),
+		near("its time", o[3], turns*time, turns*time))
+}
+
+// fall is the time and the angle of a fall from rest at a radius to another, and the speed
+// there: integrals over x with r = from − x², for which dr ÷ r′ is smooth, by Simpson's rule.
+func fall(from, to, l2 float64) (time, angle, speed float64) {
+	const parts = 512
+	u, h := 1/from, math.Sqrt(from-to)/parts
+	for i := range parts + 1 {
+		x := float64(i) * h
+		r := from - x*x
+		v := 1 / r
+		rate := math.Sqrt((2*l2*(v*v+u*v+u*u) - l2*(u+v) + 2) * u * v) // of r′ to x
+		weight := float64(2 + 2*(i%2))
+		if i == 0 || i == parts {
+			weight = 1
+		}
+		time += weight * 2 * h / 3 / rate
+		angle += weight * 2 * h / 3 / rate * math.Sqrt(l2) * v * v
+		speed = x * rate
+	}
+	return time, angle, speed
+}
+
+// shape is p and e of an orbit with a periapsis: 1/r of the apoapsis is a root of E² =
+// (1 − 2u)(1 + L²u²) beside that of the periapsis, and a third one is the smaller radius.
+func shape(r, l2 float64) (p, e float64) {
+	u := 1 / r
+	// The others are the roots of 2 L² x² + (2 u − 1) L² x + 2 + (2 u − 1) L² u.
+	a, b, c := 2*l2, (2*u-1)*l2, 2+(2*u-1)*l2*u
+	other := 2 * c / (-b + math.Sqrt(b*b-4*a*c)) // the smaller root
+	return 2 / (u + other), (u - other) / (u + other)
+}
+
+// Misses says what Check does not see.
+func (j *OrbitJob) Misses() []workload.Miss {
+	return []workload.Miss{{What: fmt.Sprintf("one number of an orbit off by more than %.2g of it", j.within()), Chance: 0}}
+}
+
+// Check compares every event with a boost by a matrix, and with the event that the opposite
+// boost makes of it; every product with that of both events added and subtracted.
+func (j *BoostJob) Check() error {
+	return workload.Sweep(j.c.Count, func(lo, hi int) error {
+		for i := lo; i < hi; i++ {
+			x, y, v, got := j.x[4*i:4*i+4], j.y[4*i:4*i+4], j.v[3*i:3*i+3], j.out[4*i:4*i+4]
+			m := lorentz(v)
+			size := math.Abs(x[0]) + math.Abs(x[1]) + math.Abs(x[2]) + math.Abs(x[3])
+			within := 64 * 0x1p-53 * m[0][0] * m[0][0] * m[0][0] * size
+			for row := range m {
+				want := 0.
+				for k, f := range m[row] {
+					want += f * x[k]
+				}
+				if !(math.Abs(got[row]-want) <= within) && want == want {
+					return fmt.Errorf("%s: event %d: coordinate %d is %v, want %v ± %.2g: %w", j.Name(), i, row, got[row], want, within, ErrWrong)
+				}
+			}
+			// Four times the product is the square of the sum without that of the difference.
+			want, sum := 0., 0.
+			for k, sign := range []float64{1, -1, -1, -1} {
+				plus, minus := x[k]+y[k], x[k]-y[k]
+				want += sign * (plus*plus - minus*minus) / 4
+				sum += plus*plus + minus*minus
+			}
+			if !(math.Abs(j.products[i]-want) <= 8*0x1p-53*sum) && want == want {
+				return fmt.Errorf("%s: product %d is %v, want %v: %w", j.Name(), i, j.products[i], want, ErrWrong)
+			}
+		}
+		return nil
+	})
+}
+
+// lorentz is the matrix of a boost: the exponential of the rapidity in a direction.
+func lorentz(v []float64) (m [4][4]float64) {
+	speed := math.Sqrt(v[0]*v[0] + v[1]*v[1] + v[2]*v[2])
+	rapidity := math.Atanh(speed)
+	cosh, sinh := math.Cosh(rapidity), math.Sinh(rapidity)
+	m[0][0] = cosh
+	for i := range 3 {
+		m[i+1][i+1] = 1
+		if speed == 0 {
+			continue
+		}
+		a := v[i] / speed
+		m[0][i+1], m[i+1][0] = -sinh*a, -sinh*a
+		for k := range 3 {
+			m[i+1][k+1] += (cosh - 1) * a * v[k] / speed
+		}
+	}
+	return m
+}
+
+// Misses is nothing: every number is compared.
+func (j *BoostJob) Misses() []workload.Miss {
+	return []workload.Miss{{What: "one number off by more than its rounding", Chance: 0}}
+}
+
+// checkedPairs is the number of pairs that Check of bodies looks at, at most: some seconds.
+const checkedPairs = 1 << 29
+
+// Check computes every step of every body again, in float64 from where it was before, or of
+// some of them, drawn by the seed, where there are many. It sees that momentum is conserved but
+// for rounding.
+func (j *BodyJob) Check() error {
+	n, steps := j.c.Count, j.c.Steps
+	bodies := rand.New(rand.NewPCG(uint64(j.c.Seed), 1)).Perm(n)
+	bodies = bodies[:max(1, min(n, checkedPairs/(n*steps)))]
+	j.misses = []workload.Miss{{What: "one number off by more than its rounding", Chance: 1 - float64(len(bodies))/float64(n)}}
+	err := workload.Sweep(steps*len(bodies), func(lo, hi int) error {
+		for at := lo; at < hi; at++ {
+			if err := j.checkBody(at/len(bodies), bodies[at%len(bodies)]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if drift, most := j.drift(), float64(steps)*rounding.Unit*(16+math.Sqrt(float64(n))); !(drift <= most) {
+		return fmt.Errorf("%s: momentum drifts by %.2g, and %.2g is rounding: %w", j.Name(), drift, most, ErrWrong)
+	}
+	return nil
+}
+
+func (j *BodyJob) checkBody(step, body int) error {
+	n := j.c.Count
+	at, v := j.startAt, j.startV
+	if step > 0 {
+		at, v = j.at[3*n*(step-1):], j.v[3*n*(step-1):]
+	}
+	var pulls, sizes [3]float64
+	for i, m := range j.mass {
+		var d [3]float64
+		r2 := soft2
+		for k := range d {
+			d[k] = float64(at[3*i+k]) - float64(at[3*body+k])
+			r2 += d[k] * d[k]
+		}
+		for k := range d {
+			pull := float64(m) * d[k] * math.Pow(r2, -1.5)
+			pulls[k] += pull
+			sizes[k] += math.Abs(pull)
+		}
+	}
+	for k := range pulls {
+		e := 3*n*step + 3*body + k
+		off := bodyStep * rounding.Unit * (16 + 8*math.Sqrt(float64(n))) * sizes[k]
+		want := float64(v[3*body+k]) + bodyStep*pulls[k]
+		within := off + 2*rounding.Unit*math.Abs(want) + rounding.Tiny
+		if !rounding.Same(j.v[e], want, within) {
+			return fmt.Errorf("%s: velocity %d of body %d behind step %d is %v, want %v ± %.2g: %w", j.Name(), k, body, step, j.v[e], want, within, ErrWrong)
+		}
+		want = float64(at[3*body+k]) + bodyStep*float64(j.v[e])
+		within = 2*rounding.Unit*(math.Abs(want)+math.Abs(bodyStep*float64(j.v[e]))) + rounding.Tiny
+		if !rounding.Same(j.at[e], want, within) {
+			return fmt.Errorf("%s: place %d of body %d behind step %d is %v, want %v ± %.2g: %w", j.Name(), k, body, step, j.at[e], want, within, ErrWrong)
+		}
+	}
+	return nil
+}
+
+// Misses says what the last Check may have missed.
+func (j *BodyJob) Misses() []workload.Miss { return j.misses }

@@ -1,0 +1,185 @@
+// Package relativity computes three kinds of particle systems, in units where the gravitational
+// constant and the speed of light are one.
+//
+// Orbits of test particles around a black hole of mass one (Schwarzschild), in float64 and
+// proper time τ:
+//
+//	r″ = −1/r² + L²/r³ − 3L²/r⁴    φ′ = L/r²
+//
+// by the method of Runge and Kutta of order four with a fixed step, or with one that is halved
+// and doubled to keep an error. An orbit ends at a periapsis, which is found to the last digits,
+// and one that falls in is reported as such. The energy E² = r′² + (1 − 2/r)(1 + L²/r²) is
+// conserved but for the error of the method, which each orbit states; the angular momentum
+// L = r²φ′ is a constant of these equations, so that its drift is none.
+//
+// Boosts, which are Lorentz transformations of events into frames that move, with the
+// Minkowski products of pairs of events, in float64.
+//
+// Bodies that attract one another (Newton), in float32, all pairs of them at every step. After
+// each step every device has the positions of all bodies, 12 bytes each: an all-gather, which
+// the runtime does as it copies what the next tasks read.
+//
+// A particle is computed in one order of operations wherever it is: class R. What is not a
+// number makes all that depends on it none.
+//
+// Files: config.go (problems), orbits.go, boosts.go, bodies.go (a job each), check.go
+// (references), call.go (calls), wide_amd64.s (bodies, eight at a time).
+package relativity
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/workload"
+)
+
+// The problems.
+const (
+	Orbits = "orbits"
+	Boosts = "boosts"
+	Bodies = "bodies"
+)
+
+var problems = []string{Orbits, Boosts, Bodies}
+
+// Problems are the names a Config may have as its Problem.
+func Problems() []string { return slices.Clone(problems) }
+
+var (
+	// ErrConfig is wrapped by every error of Validate, and by those of calls.
+	ErrConfig = errors.New("bad particle system")
+	// ErrWrong is returned by the checks of jobs for particles that are elsewhere.
+	ErrWrong = errors.New("not the particles")
+)
+
+// Limits: what launches and memory allow, and the steps that a device may take in one launch.
+const (
+	maxCount  = 1 << 24
+	maxSteps  = 1 << 15
+	maxBodies = 1 << 19
+	maxStates = 1 << 25 // bodies times steps, all of which are kept
+)
+
+// Config says what is computed.
+type Config struct {
+	Problem string // one of Problems
+	Count   int    // orbits, events or bodies
+	// Steps of bodies, or of an orbit: with a fixed step those of one turn, with a tolerance the
+	// most for all turns; 0 means 4,096 and 16 for bodies. Boosts have none.
+	Steps int
+	// Turns is how often an orbit returns to its periapsis; 0 means once. Others have none.
+	Turns int
+	// Tolerance is the error that a step of an orbit may have, relative to its state; 0 means a
+	// fixed step. Others have none.
+	Tolerance float64
+	Seed      uint32
+}
+
+func (c Config) withDefaults() Config {
+	switch c.Problem {
+	case Orbits:
+		if c.Steps == 0 {
+			c.Steps = 4096
+		}
+		if c.Turns == 0 {
+			c.Turns = 1
+		}
+	case Bodies:
+		if c.Steps == 0 {
+			c.Steps = 16
+		}
+	}
+	return c
+}
+
+// Validate reports what is not computed.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	most := maxCount
+	if c.Problem == Bodies {
+		most = maxBodies
+	}
+	switch {
+	case !slices.Contains(problems, c.Problem):
+		return fmt.Errorf("relativity: no problem %q: %w: there is %s", c.Problem, ErrConfig, strings.Join(problems, ", "))
+	case c.Count < 1 || c.Count > most:
+		return fmt.Errorf("relativity: %d %s: %w: there must be 1 to %d", c.Count, c.Problem, ErrConfig, most)
+	case c.Problem != Orbits && c.Turns != 0:
+		return fmt.Errorf("relativity: %d turns of %s: %w: only %s have turns", c.Turns, c.Problem, ErrConfig, Orbits)
+	case c.Problem != Orbits && c.Tolerance != 0:
+		return fmt.Errorf("relativity: a tolerance of %s: %w: only %s have one", c.Problem, ErrConfig, Orbits)
+	case c.Problem == Boosts && c.Steps != 0:
+		return fmt.Errorf("relativity: %d steps of %s: %w: they have none", c.Steps, c.Problem, ErrConfig)
+	case c.Problem == Bodies && (c.Steps < 1 || c.Steps > maxStates/c.Count):
+		return fmt.Errorf("relativity: %d steps of %d bodies: %w: there must be 1 to %d, since all are kept", c.Steps, c.Count, ErrConfig, maxStates/c.Count)
+	}
+	if c.Problem == Orbits {
+		return c.validOrbits()
+	}
+	return nil
+}
+
+// validOrbits reports steps that orbits do not take.
+func (c Config) validOrbits() error {
+	switch {
+	case c.Tolerance != 0 && !(c.Tolerance >= 1e-15 && c.Tolerance <= 1e-2):
+		return fmt.Errorf("relativity: tolerance %v: %w: it must be 0, for a fixed step, or 1e-15 to 0.01", c.Tolerance, ErrConfig)
+	case c.Turns < 1 || c.Turns > maxSteps || c.Steps < 16 || c.Steps > maxSteps:
+		return fmt.Errorf("relativity: %d turns with %d steps: %w: there must be 1 turn or more, and 16 to %d steps", c.Turns, c.Steps, ErrConfig, maxSteps)
+	case c.rounds() > maxSteps:
+		return fmt.Errorf("relativity: %d turns of %d steps each: %w: there may be %d steps in all", c.Turns, c.Steps, ErrConfig, maxSteps)
+	}
+	return nil
+}
+
+// rounds is the number of steps that an orbit takes at most. With a fixed step a turn takes
+// somewhat more than its steps, since they are counted for Newton's orbit.
+func (c Config) rounds() int {
+	if c.Tolerance != 0 {
+		return c.Steps
+	}
+	return 2 * c.Turns * c.Steps
+}
+
+// Bytes is the host memory that the job takes.
+func (c Config) Bytes() float64 {
+	c = c.withDefaults()
+	n := float64(c.Count)
+	switch c.Problem {
+	case Orbits:
+		return 8 * (orbitIn + orbitOut) * n
+	case Bodies:
+		return n * (16 + 12 + 24*float64(max(c.Steps, 1)))
+	}
+	return 8 * (4 + 4 + 3 + 5) * n
+}
+
+// New draws particles by logical index. The job is an [*OrbitJob], [*BoostJob] or [*BodyJob].
+func New(c Config) (workload.Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	switch c = c.withDefaults(); c.Problem {
+	case Orbits:
+		return newOrbits(c), nil
+	case Boosts:
+		return newBoosts(c), nil
+	}
+	return newBodies(c), nil
+}
+
+// Funcs are the Go kernels of this workload.
+func Funcs() map[string]weft.Func { return signature.Funcs(kernels) }
+
+var kernels = []signature.Kernel{orbitsKernel, boostsKernel, bodiesKernel}
+
+// Streams of random numbers.
+const (
+	streamOrbits = iota
+	streamEvents
+	streamBodies
+)

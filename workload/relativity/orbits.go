@@ -1,0 +1,290 @@
+package relativity
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+)
+
+// Numbers of an orbit: r, r′, L and the first step before it; behind it r, r′, φ and τ, the
+// largest drift of E² relative to it, turns, whether it fell in, and steps.
+const (
+	orbitIn  = 4
+	orbitOut = 8
+)
+
+// horizon is the radius of the black hole.
+const horizon = 2
+
+// Orbit is where a test particle is at the end.
+type Orbit struct {
+	R, Velocity, Angle, Time float64 // r, r′, φ and proper time τ
+	Drift                    float64 // the largest |E² − E₀²| ÷ E₀² of all steps
+	Turns                    int     // periapses reached
+	FellIn                   bool    // the state is the last outside of the horizon
+	Steps                    int
+}
+
+// Precession returns by how much the periapsis of a bound orbit moves on in each turn, as an
+// integral that is exact to some 14 digits. r is p ÷ (1 + e cos χ) along the orbit. An orbit
+// without a periapsis, p ≤ 6 + 2e, or not an ellipse, is an error that wraps [ErrConfig].
+func Precession(p, e float64) (float64, error) {
+	if !(e >= 0 && e < 1 && p > 6+2*e && p <= 1e12) {
+		return 0, fmt.Errorf("relativity: p = %v and e = %v: %w: e must be 0 to less than 1, and p above 6 + 2e", p, e, ErrConfig)
+	}
+	angle, _ := turn(p, e)
+	return angle, nil
+}
+
+// turn is the angle beyond 2π and the proper time of a turn. Sums over points that are equally
+// far apart have hardly an error for periodic functions.
+func turn(p, e float64) (beyond, time float64) {
+	const points = 4096
+	l := math.Sqrt(p / (1 - (3+e*e)/p))
+	for i := range points {
+		x := 2 * math.Pi * (float64(i) + 0.5) / points
+		q := (6 + 2*e*math.Cos(x)) / p
+		rate := 1 / math.Sqrt(1-q)
+		r := p / (1 + e*math.Cos(x))
+		// rate − 1, without the cancellation
+		beyond += q / (1 - q + math.Sqrt(1-q))
+		time += rate * r * r / l
+	}
+	return beyond * 2 * math.Pi / points, time * 2 * math.Pi / points
+}
+
+// particle returns the numbers of a particle at the periapsis of an orbit, with a step that is a
+// part of Newton's period.
+func particle(p, e float64, steps int) [orbitIn]float64 {
+	a := p / (1 - e*e)
+	return [orbitIn]float64{p / (1 + e), 0, math.Sqrt(p / (1 - (3+e*e)/p)), 2 * math.Pi * math.Sqrt(a*a*a) / float64(steps)}
+}
+
+// OrbitJob is one set of orbits.
+type OrbitJob struct {
+	c       Config
+	in, out []float64
+}
+
+// newOrbits draws orbits with p of 10 to 60 and e of 0.01 to 0.7; one of 16 has too little angular
+// momentum and falls in.
+func newOrbits(c Config) *OrbitJob {
+	j := &OrbitJob{c: c, in: make([]float64, orbitIn*c.Count), out: make([]float64, orbitOut*c.Count)}
+	draw := philox.Source{Seed: c.Seed, Stream: streamOrbits}
+	for i := range c.Count {
+		words := draw.Block(uint64(i), 0, 0)
+		o := particle(10+50*philox.Unit(words[0]), 0.01+0.69*philox.Unit(words[1]), c.Steps)
+		if words[2]%16 == 0 { // steps are for what happens near the horizon
+			r := 8 + 8*philox.Unit(words[0])
+			o = [orbitIn]float64{r, 0, 3 * philox.Unit(words[3]), math.Sqrt(r*r*r) / float64(c.Steps)}
+		}
+		copy(j.in[orbitIn*i:], o[:])
+	}
+	return j
+}
+
+// OrbitsKernel follows orbits. Its arguments are the particles before and behind.
+var OrbitsKernel = workload.With(graph.GoKernel("relativity.orbits", 1),
+	workload.PTX(ptx, "relativity_orbits", 64, 64), workload.SPIRV(spirv, "relativity_orbits", 64, 64))
+
+// orbitParams are the parameters of OrbitsKernel.
+type orbitParams struct {
+	n, turns, rounds int     // rounds are the steps an orbit has at most
+	tolerance        float64 // 0 for a fixed step
+}
+
+var orbitsKernel = signature.Of(signature.Kernel{
+	Name: "relativity.orbits", Does: "n orbits of test particles around a black hole, up to a periapsis", Grid: "n", Per: []uint32{1},
+	Args: []signature.Arg{signature.In("particles", graph.F8), signature.Out("orbits", graph.F8)},
+}, func(_ *weft.Call, p orbitParams) (n signature.Need, err error) {
+	n.Items = int64(p.n)
+	n.Elements[0], n.Elements[1] = signature.Product(p.n, orbitIn), signature.Product(p.n, orbitOut)
+	if p.rounds > maxSteps {
+		return n, fmt.Errorf("rounds is %d: it may be %d at most", p.rounds, maxSteps)
+	}
+	return n, signature.Positive([]string{"n", "turns", "rounds"}, p.n, p.turns, p.rounds)
+}, func(c *weft.Call, p orbitParams, lo, hi int) {
+	in, out := weft.View[float64](c.Args[0]), weft.View[float64](c.Args[1])
+	for i := lo; i < hi && !c.Stopped(); i++ {
+		follow(out[orbitOut*i:orbitOut*(i+1)], in[orbitIn*i:orbitIn*(i+1)], &p)
+	}
+})
+
+// state is a point of an orbit.
+type state struct{ r, v, phi float64 }
+
+// pull is r″.
+func pull(r, l2 float64) float64 {
+	i := 1 / r
+	return i * i * (float64(float64(l2*i)*(1-float64(3*i))) - 1)
+}
+
+// energy2 is E².
+func energy2(s state, l2 float64) float64 {
+	i := 1 / s.r
+	return float64(s.v*s.v) + float64((1-float64(2*i))*(1+float64(float64(l2*i)*i)))
+}
+
+// step is one step of Runge and Kutta.
+func step(s state, l, h float64) state {
+	l2, half := l*l, h/2
+	v1, a1, w1 := s.v, pull(s.r, l2), l/(s.r*s.r)
+	r2 := s.r + float64(half*v1)
+	v2, a2, w2 := s.v+float64(half*a1), pull(r2, l2), l/(r2*r2)
+	r3 := s.r + float64(half*v2)
+	v3, a3, w3 := s.v+float64(half*a2), pull(r3, l2), l/(r3*r3)
+	r4 := s.r + float64(h*v3)
+	v4, a4, w4 := s.v+float64(h*a3), pull(r4, l2), l/(r4*r4)
+	sixth := h / 6
+	return state{
+		s.r + float64(sixth*(v1+float64(2*v2)+float64(2*v3)+v4)),
+		s.v + float64(sixth*(a1+float64(2*a2)+float64(2*a3)+a4)),
+		s.phi + float64(sixth*(w1+float64(2*w2)+float64(2*w3)+w4)),
+	}
+}
+
+// follow follows an orbit to the last of its turns.
+func follow(out, in []float64, p *orbitParams) {
+	s, l, h := state{in[0], in[1], 0}, in[2], in[3]
+	l2 := l * l
+	first := energy2(s, l2)
+	tau, drift := 0., 0.
+	turns, fell, round := 0, 0., 0
+	for ; round < p.rounds && turns < p.turns; round++ {
+		to, used := step(s, l, h), h
+		if p.tolerance > 0 {
+			twice := step(step(s, l, h/2), l, h/2)
+			off := max(math.Abs(twice.r-to.r)/twice.r, math.Abs(twice.v-to.v), math.Abs(twice.phi-to.phi))
+			if !(off <= p.tolerance) {
+				h /= 2
+				continue
+			}
+			// A circle has no error at any step, but the next may turn by half a radian at most.
+			if to = twice; off < p.tolerance/64 && math.Abs(to.phi-s.phi) < 0.25 {
+				h *= 2
+			}
+		}
+		if !(to.r > horizon) {
+			fell = 1
+			break
+		}
+		if s.v < 0 && to.v >= 0 {
+			if turns++; turns == p.turns {
+				// Newton's method for the part of the step after which r′ is zero.
+				used = used * s.v / (s.v - to.v)
+				for range 4 {
+					at := step(s, l, used)
+					used -= at.v / pull(at.r, l2)
+				}
+				to = step(s, l, used)
+			}
+		}
+		s = to
+		tau += used
+		drift = max(drift, math.Abs(energy2(s, l2)-first)/first)
+	}
+	copy(out, []float64{s.r, s.v, s.phi, tau, drift, float64(turns), fell, float64(round)})
+}
+
+// Name says how many orbits there are.
+func (j *OrbitJob) Name() string {
+	how := fmt.Sprintf("%d steps each", j.c.Steps)
+	if j.c.Tolerance != 0 {
+		how = fmt.Sprintf("tolerance %.2g", j.c.Tolerance)
+	}
+	return fmt.Sprintf("relativity %d orbits, %d turns, %s", j.c.Count, j.c.Turns, how)
+}
+
+// Class is R: an orbit does not depend on others.
+func (j *OrbitJob) Class() workload.Class { return workload.RowExact }
+
+// Items are the orbits.
+func (j *OrbitJob) Items() sched.Items {
+	return sched.Items{
+		Extent: int64(j.c.Count),
+		Bytes:  func(lo, hi int64) (in, out int64) { return 8 * orbitIn * (hi - lo), 8 * orbitOut * (hi - lo) },
+	}
+}
+
+// Streamed says that orbits need nothing of one another.
+func (j *OrbitJob) Streamed() {}
+
+// Whole is all orbits as one task.
+func (j *OrbitJob) Whole() graph.Task { return j.task(0, int64(j.c.Count)) }
+
+func (j *OrbitJob) task(lo, hi int64) graph.Task {
+	const stepOps = 70
+	ops := stepOps * float64(j.c.Turns*j.c.Steps)
+	if j.c.Tolerance != 0 {
+		ops = 3 * stepOps * float64(min(j.c.Steps, 2000*j.c.Turns))
+	}
+	p := orbitParams{int(hi - lo), j.c.Turns, j.c.rounds(), j.c.Tolerance}
+	return graph.Task{
+		Name:  fmt.Sprintf("orbits %d-%d", lo, hi),
+		Steps: []graph.Step{graph.Step{Kernel: OrbitsKernel, Launch: graph.Grid(hi - lo)}.With(p)},
+		Work:  graph.Work{Ops: ops * float64(hi-lo), Bytes: 8 * (orbitIn + orbitOut) * float64(hi-lo), Unit: graph.FP64},
+	}
+}
+
+// Graph has a task for each range of orbits.
+func (j *OrbitJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	var b graph.Builder
+	in := b.Data(graph.Data{Name: "particles", Bytes: int64(8 * len(j.in)), Input: true})
+	out := b.Data(graph.Data{Name: "orbits", Bytes: int64(8 * len(j.out)), Output: true})
+	for _, r := range ranges {
+		t := j.task(r.Lo, r.Hi)
+		t.Uses = []graph.Use{
+			{Data: in, Offset: 8 * orbitIn * r.Lo, Bytes: 8 * orbitIn * r.Len(), Access: graph.Read},
+			{Data: out, Offset: 8 * orbitOut * r.Lo, Bytes: 8 * orbitOut * r.Len(), Access: graph.Write},
+		}
+		b.Add(t)
+	}
+	return b.Build()
+}
+
+// Bind ties particles and orbits to the job's memory.
+func (j *OrbitJob) Bind() []weft.Binding {
+	return []weft.Binding{weft.Bind("particles", j.in), weft.Bind("orbits", j.out)}
+}
+
+// Result is eight numbers for each orbit after a run, in the job's own memory: those of
+// [Orbit] in their order.
+func (j *OrbitJob) Result() []float64 { return j.out }
+
+// Orbits are the orbits after a run.
+func (j *OrbitJob) Orbits() []Orbit {
+	out := make([]Orbit, j.c.Count)
+	for i := range out {
+		o := j.out[orbitOut*i:]
+		out[i] = Orbit{o[0], o[1], o[2], o[3], o[4], int(o[5]), o[6] != 0, int(o[7])}
+	}
+	return out
+}
+
+// Summary says how many orbits fell in or have turns to do, and how well energy is conserved.
+func (j *OrbitJob) Summary() string {
+	fell, open, drift := 0, 0, 0.
+	for _, o := range j.Orbits() {
+		switch {
+		case o.FellIn:
+			fell++
+		case o.Turns < j.c.Turns:
+			open++
+		default:
+			drift = max(drift, o.Drift)
+		}
+	}
+	return fmt.Sprintf("%d orbits fell in, %d have turns to do; energy of others drifts by %.2g at most, angular momentum not", fell, open, drift)
+}
+
+// Rate is orbits a second.
+func (j *OrbitJob) Rate(d time.Duration) string {
+	return fmt.Sprintf("%.1f turns/ms", float64(j.c.Count)*float64(j.c.Turns)/d.Seconds()/1e3)
+}

@@ -1,0 +1,10 @@
+package relativity
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate go run github.com/weft-run/weft/cmd/weftparams .
+//go:generate ../ptx.sh relativity/relativity.cu
+//go:embed relativity.ptx
+var ptx []byte

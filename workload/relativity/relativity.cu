@@ -1,0 +1,149 @@
+// Orbits, boosts and bodies, as package relativity has them: a particle to a thread.
+#include "../device.cuh"
+
+enum : u32 { OrbitIn = 4, OrbitOut = 8, Tile = 128 };
+
+//params: orbitParams
+struct OrbitParams {
+	unsigned n, turns, rounds; // rounds are the steps an orbit has at most
+	double tolerance; // 0 for a fixed step
+};
+
+//params: boostParams
+struct BoostParams {
+	unsigned n;
+};
+
+//params: bodyParams
+struct BodyParams {
+	unsigned all, first, n; // bodies, and those that move
+	float step, soft2;
+};
+
+struct State {
+	double r, v, phi;
+};
+
+INLINE double size(double x) { return x < 0 ? -x : x; }
+// more is the larger of two numbers, and none if either is none.
+INLINE double more(double a, double b) { return a != a || a > b ? a : b; }
+
+INLINE double pull(double r, double l2) {
+	double i = 1 / r;
+	return i * i * (l2 * i * (1 - 3 * i) - 1);
+}
+
+INLINE double energy2(State s, double l2) {
+	double i = 1 / s.r;
+	return s.v * s.v + (1 - 2 * i) * (1 + l2 * i * i);
+}
+
+// step is one step of Runge and Kutta.
+INLINE State step(State s, double l, double h) {
+	double l2 = l * l, half = h / 2;
+	double v1 = s.v, a1 = pull(s.r, l2), w1 = l / (s.r * s.r);
+	double r2 = s.r + half * v1, v2 = s.v + half * a1, a2 = pull(r2, l2), w2 = l / (r2 * r2);
+	double r3 = s.r + half * v2, v3 = s.v + half * a2, a3 = pull(r3, l2), w3 = l / (r3 * r3);
+	double r4 = s.r + h * v3, v4 = s.v + h * a3, a4 = pull(r4, l2), w4 = l / (r4 * r4);
+	double sixth = h / 6;
+	State to = {
+		s.r + sixth * (v1 + 2 * v2 + 2 * v3 + v4),
+		s.v + sixth * (a1 + 2 * a2 + 2 * a3 + a4),
+		s.phi + sixth * (w1 + 2 * w2 + 2 * w3 + w4),
+	};
+	return to;
+}
+
+KERNEL(64, 1) relativity_orbits(const double *__restrict particles, double *__restrict orbits, OrbitParams c) {
+	u64 i = (u64)BLOCK_X * THREADS + THREAD;
+	if (i >= c.n)
+		return;
+	const double *in = particles + OrbitIn * i;
+	double *out = orbits + OrbitOut * i;
+	State s = {in[0], in[1], 0};
+	double l = in[2], h = in[3], l2 = l * l, first = energy2(s, l2), tau = 0, drift = 0, fell = 0;
+	u32 turns = 0, round = 0;
+	for (; round < c.rounds && turns < c.turns; round++) {
+		State to = step(s, l, h);
+		double used = h;
+		if (c.tolerance > 0) {
+			State twice = step(step(s, l, h / 2), l, h / 2);
+			double off = more(more(size(twice.r - to.r) / twice.r, size(twice.v - to.v)), size(twice.phi - to.phi));
+			if (!(off <= c.tolerance)) {
+				h /= 2;
+				continue;
+			}
+			to = twice;
+			if (off < c.tolerance / 64 && size(to.phi - s.phi) < 0.25)
+				h *= 2;
+		}
+		if (!(to.r > 2)) {
+			fell = 1;
+			break;
+		}
+		if (s.v < 0 && to.v >= 0 && ++turns == c.turns) {
+			used = used * s.v / (s.v - to.v);
+			for (u32 k = 0; k < 4; k++) {
+				State at = step(s, l, used);
+				used -= at.v / pull(at.r, l2);
+			}
+			to = step(s, l, used);
+		}
+		s = to;
+		tau += used;
+		drift = more(drift, size(energy2(s, l2) - first) / first);
+	}
+	out[0] = s.r, out[1] = s.v, out[2] = s.phi, out[3] = tau;
+	out[4] = drift, out[5] = turns, out[6] = fell, out[7] = round;
+}
+
+KERNEL(128, 1) relativity_boosts(const double *__restrict events, const double *__restrict others, const double *__restrict velocities, double *__restrict boosted, double *__restrict products, BoostParams c) {
+	u64 i = (u64)BLOCK_X * THREADS + THREAD;
+	if (i >= c.n)
+		return;
+	const double *x = events + 4 * i, *y = others + 4 * i, *v = velocities + 3 * i;
+	double v2 = v[0] * v[0] + v[1] * v[1] + v[2] * v[2];
+	double along = v[0] * x[1] + v[1] * x[2] + v[2] * x[3];
+	double g = 1 / __nvvm_sqrt_rn_d(1 - v2);
+	double by = g * (g / (g + 1) * along - x[0]);
+	boosted[4 * i] = g * (x[0] - along);
+	for (u32 k = 0; k < 3; k++)
+		boosted[4 * i + k + 1] = x[k + 1] + by * v[k];
+	products[i] = x[0] * y[0] - x[1] * y[1] - x[2] * y[2] - x[3] * y[3];
+}
+
+// A block has the places and masses of as many bodies as it has threads in shared memory, in
+// turns.
+KERNEL(128, 1) relativity_bodies(const float *__restrict at, const float *__restrict mass, const float *__restrict v, float *__restrict to, float *__restrict w, BodyParams c) {
+	__shared__ float places[Tile][4];
+	u64 i = (u64)BLOCK_X * THREADS + THREAD;
+	u64 body = c.first + (i < c.n ? i : 0);
+	float x = at[3 * body], y = at[3 * body + 1], z = at[3 * body + 2], px = 0, py = 0, pz = 0;
+	for (u32 first = 0; first < c.all; first += Tile) {
+		u64 j = first + THREAD;
+		__syncthreads();
+		if (j < c.all) {
+			for (u32 k = 0; k < 3; k++)
+				places[THREAD][k] = at[3 * j + k];
+			places[THREAD][3] = mass[j];
+		}
+		__syncthreads();
+		u32 n = min(Tile, c.all - first);
+		for (u32 k = 0; k < n; k++) {
+			float dx = places[k][0] - x, dy = places[k][1] - y, dz = places[k][2] - z;
+			float r2 = dx * dx + dy * dy + dz * dz + c.soft2;
+			float by = places[k][3] / (r2 * __nvvm_sqrt_rn_f(r2));
+			px += by * dx;
+			py += by * dy;
+			pz += by * dz;
+		}
+	}
+	if (i >= c.n)
+		return;
+	float pulls[3] = {px, py, pz}, place[3] = {x, y, z};
+	for (u32 k = 0; k < 3; k++) {
+		float moved = v[3 * i + k] + c.step * pulls[k];
+		w[3 * i + k] = moved;
+		to[3 * i + k] = place[k] + c.step * moved;
+	}
+}

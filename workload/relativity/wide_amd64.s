@@ -1,0 +1,48 @@
+#include "textflag.h"
+
+// func pullAVX2(bodies *group, at, mass *float32, n int)
+TEXT ·pullAVX2(SB), NOSPLIT, $0-32
+	MOVQ bodies+0(FP), DI
+	MOVQ at+8(FP), SI
+	MOVQ mass+16(FP), DX
+	MOVQ n+24(FP), CX
+	VMOVUPS 0(DI), Y0  // places
+	VMOVUPS 32(DI), Y1
+	VMOVUPS 64(DI), Y2
+	VXORPS  Y3, Y3, Y3 // pulls
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VBROADCASTSS 192(DI), Y6 // soft2
+
+body:
+	VBROADCASTSS 0(SI), Y7
+	VBROADCASTSS 4(SI), Y8
+	VBROADCASTSS 8(SI), Y9
+	VSUBPS  Y0, Y7, Y7
+	VSUBPS  Y1, Y8, Y8
+	VSUBPS  Y2, Y9, Y9
+	VMULPS  Y7, Y7, Y10
+	VMULPS  Y8, Y8, Y11
+	VADDPS  Y11, Y10, Y10
+	VMULPS  Y9, Y9, Y11
+	VADDPS  Y11, Y10, Y10
+	VADDPS  Y6, Y10, Y10     // r2
+	VSQRTPS Y10, Y11
+	VMULPS  Y11, Y10, Y10
+	VBROADCASTSS (DX), Y12
+	VDIVPS  Y10, Y12, Y10    // mass over the cube of the distance
+	VMULPS  Y7, Y10, Y7
+	VMULPS  Y8, Y10, Y8
+	VMULPS  Y9, Y10, Y9
+	VADDPS  Y7, Y3, Y3
+	VADDPS  Y8, Y4, Y4
+	VADDPS  Y9, Y5, Y5
+	ADDQ    $12, SI
+	ADDQ    $4, DX
+	DECQ    CX
+	JNZ     body
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS Y5, 160(DI)
+	VZEROUPPER
+	RET

@@ -1,0 +1,58 @@
+package relativity
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// Bodies that are pulled eight at a time are where the Go code has them, to the bit.
+func TestWide(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{1, 2, 100} {
+		at, mass := make([]float32, 3*n), make([]float32, n)
+		for i := range at {
+			at[i] = r.Float32()
+		}
+		for i := range mass {
+			mass[i] = r.Float32()
+		}
+		g := group{soft2: soft2}
+		for k := range g.at {
+			for i := range g.at[k] {
+				g.at[k][i] = r.Float32()
+			}
+		}
+		want := g
+		want.pull(at, mass)
+		if g.pullWide(at, mass) != wide || wide && g != want {
+			t.Errorf("%d bodies: %v, want %v", n, g, want)
+		}
+	}
+}
+
+// Two bodies of equal mass circle one another at the distance they have.
+func TestCircle(t *testing.T) {
+	j := newBodies(Config{Problem: Bodies, Count: 2, Steps: 4000})
+	copy(j.mass, []float32{0.5, 0.5})
+	copy(j.startAt, []float32{-0.5, 0, 0, 0.5, 0, 0})
+	copy(j.startV, []float32{0, -0.5, 0, 0, 0.5, 0})
+	at, v := j.startAt, j.startV
+	for range j.c.Steps {
+		to, w := make([]float32, 6), make([]float32, 6)
+		for i := range 2 {
+			g := group{soft2: soft2}
+			for k := range 3 {
+				g.at[k][0] = at[3*i+k]
+			}
+			g.pull(at, j.mass)
+			for k := range 3 {
+				w[3*i+k] = v[3*i+k] + bodyStep*g.pulls[k][0]
+				to[3*i+k] = at[3*i+k] + bodyStep*w[3*i+k]
+			}
+		}
+		at, v = to, w
+		if d2 := (at[0]-at[3])*(at[0]-at[3]) + (at[1]-at[4])*(at[1]-at[4]); d2 < 0.98 || d2 > 1.02 {
+			t.Fatalf("the bodies are at %v", at)
+		}
+	}
+}
