@@ -100,7 +100,7 @@ func (l *loop) checkResults(now time.Duration) {
 	l.done = l.done[:0]
 	v.tasks = slices.DeleteFunc(v.tasks, func(k *checkedTask) bool { return k.ended })
 	for _, k := range v.tasks {
-		gone := l.hw.ops[k.slot].serial != k.nth
+		gone := l.gone(k)
 		if gone || !slices.ContainsFunc(k.only, l.takesWork) && !l.inFlight(now, k.run) {
 			k.ended = gone
 			l.tell = append(l.tell, engine.Event{Kind: engine.Cancel, Run: k.run})
@@ -108,6 +108,9 @@ func (l *loop) checkResults(now time.Duration) {
 		}
 	}
 }
+
+// gone reports whether the launch that waits for a task has ended without it.
+func (l *loop) gone(k *checkedTask) bool { return l.hw.ops[k.slot].serial != k.nth }
 
 func (l *loop) all() (out []machine.DeviceID) {
 	for d := range l.verify.device {
@@ -191,7 +194,7 @@ func (l *loop) executed(now time.Duration, k *checkedTask, a *engine.Action) {
 	delete(l.verify.inner, a.Run)
 	wrong := l.hw.wrong[a.Run]
 	delete(l.hw.wrong, a.Run)
-	if k.ended {
+	if k.ended = k.ended || l.gone(k); k.ended {
 		return
 	}
 	if a.Err != nil && !errors.Is(a.Err, engine.ErrCancelled) && len(k.on) > 0 {

@@ -162,3 +162,30 @@ func TestVerifyFinds(t *testing.T) {
 		}
 	}
 }
+
+// Random graphs on random machines with random faults, of which some or all tasks are verified,
+// end as they do without.
+func TestVerifySeeds(t *testing.T) {
+	seeds := *seedsFlag
+	if seeds == 250 { // as many as CI has time for
+		seeds = 60
+	}
+	verified, bad := 0, 0
+	for seed := *firstFlag; seed < *firstFlag+uint64(seeds) && bad < 10; seed++ {
+		tr := newTrial(rand.New(rand.NewPCG(seed, 1)), seed, ^frugal) // whose failures are counted by run
+		tr.Verify, tr.board = 1+int(seed%4), nil // which has no lanes for the device that checks
+		res, err := tr.check()
+		if err != nil {
+			bad++
+			t.Errorf("seed %d, one task in %d, %s, policy %s:\n%v\nfaults:\n%s", seed, tr.Verify, tr.traits, tr.Policy, err, tr.Faults.Text(tr.Machine))
+			continue
+		}
+		for _, r := range res.Runs {
+			verified += r.Verified
+		}
+	}
+	if verified == 0 && bad == 0 {
+		t.Error("no task was verified")
+	}
+	t.Logf("%d tasks were verified", verified)
+}
