@@ -173,7 +173,7 @@ func TestVerifySeeds(t *testing.T) {
 	verified, bad := 0, 0
 	for seed := *firstFlag; seed < *firstFlag+uint64(seeds) && bad < 10; seed++ {
 		tr := newTrial(rand.New(rand.NewPCG(seed, 1)), seed, ^frugal) // whose failures are counted by run
-		tr.Verify, tr.board = 1+int(seed%4), nil // which has no lanes for the device that checks
+		tr.Verify, tr.board = 1+int(seed%4), nil                      // which has no lanes for the device that checks
 		res, err := tr.check()
 		if err != nil {
 			bad++
