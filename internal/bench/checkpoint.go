@@ -8,6 +8,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,9 +40,30 @@ type checkpointRow struct {
 	Took float64 `json:"took_seconds"`
 	// Last is how long the program waits, when the steps are done, for the last checkpoint.
 	Last float64 `json:"last_seconds"`
+	// Machine names the devices, and Cores is the number of cores.
+	Machine string `json:"machine"`
+	Cores   int    `json:"cores"`
+	// Others is how many cores other programs used meanwhile, in the mean; -1 if that is not known.
+	Others float64          `json:"cores_used_by_others"`
+	Each   []checkpointPair `json:"each"` // in the order they were run
 	// CPU is the processor time, of user and system, that checkpoints took for each GiB written, the
 	// median over pairs; 0 where that is not known. Other programs disturb it less than they do Over.
 	CPU float64 `json:"cpu_seconds_per_gib"`
+	// Share is that of a checkpoint, of what all cores have in the time between two: what Over is
+	// on a machine that is busy with the steps alone.
+	Share float64 `json:"cpu_share"`
+}
+
+// checkpointPair is a run without checkpoints and one with them.
+type checkpointPair struct {
+	KeptFirst bool    `json:"kept_first"` // which every second pair has
+	Plain     float64 `json:"plain_seconds"`
+	Kept      float64 `json:"kept_seconds"`
+	Over      float64 `json:"overhead"`
+	CPU       float64 `json:"cpu_seconds_per_gib"`
+	// Cores that other programs used during each; -1 if that is not known.
+	PlainOthers float64 `json:"plain_cores_used_by_others"`
+	KeptOthers  float64 `json:"kept_cores_used_by_others"`
 }
 
 // keep is the benchmark of checkpoints.
@@ -55,10 +79,12 @@ func newCheckpoint(s Setup) *cobra.Command {
 		use:   "checkpoint",
 		short: "What checkpoints cost a long computation",
 		long: `Run steps that each change all of some resident data, with checkpoints and
-without, in turn, and compare the times. Both must end with the same bytes. The
-time that the program waits for the last checkpoint, at the end of a run, is
-beside that: it is there once, however long the run. The processor time that
-checkpoints took is told for each GiB written.`,
+without, in pairs, of which every second begins with the other, and compare the
+times. Both must end with the same bytes. The overhead is the median of the
+pairs, each of which is told. The time that the program waits for the last
+checkpoint, at the end of a run, is beside that: it is there once, however long
+the run. The processor time that checkpoints took is told for each GiB written,
+and as a share of what all cores have from one checkpoint to the next.`,
 		repeat: 5, measure: o.measure, text: writeCheckpoint,
 	}.command(s)
 	c.Flags().StringVar(&o.size, "size", "1GiB", "`size` of the state")
@@ -136,46 +162,83 @@ func (o *keep) measure(m *meter) (rows []checkpointRow, err error) {
 	}
 	p.Add()
 	steps := max(few, int(o.length/(first.took/few))+1)
-	row := checkpointRow{State: bytes, Every: o.every.Seconds(), Steps: steps}
-	var plain, kept, over, cpu []float64
+	row := checkpointRow{State: bytes, Every: o.every.Seconds(), Steps: steps, Machine: t.machine, Cores: runtime.NumCPU()}
 	for i := range m.repeat {
-		p.At("without checkpoints")
-		without, err := t.run(steps, weft.Checkpoint{})
+		pair, err := o.pair(t, p, steps, filepath.Join(dir, fmt.Sprint(i)), i%2 == 1)
 		if err != nil {
 			return rows, err
 		}
-		p.Add()
-		p.At("with checkpoints")
-		folder := filepath.Join(dir, fmt.Sprint(i))
-		before := t.wrote
-		with, err := t.run(steps, weft.Checkpoint{Dir: folder, Every: o.every, Saved: t.saved})
-		if err != nil {
-			return rows, err
-		}
-		p.Add()
-		if err := errors.Join(t.failed, os.RemoveAll(folder)); err != nil {
-			return rows, err
-		}
-		if with.sum != without.sum {
-			return rows, fmt.Errorf("with checkpoints the state is another: %08x and not %08x", with.sum, without.sum)
-		}
-		plain, kept, over = append(plain, without.took.Seconds()), append(kept, with.took.Seconds()), append(over, with.took.Seconds()/without.took.Seconds()-1)
-		cpu = append(cpu, (with.cpu-without.cpu).Seconds()/(float64(t.wrote-before)/(1<<30)))
-		n := float64(i + 1)
-		row.Pairs, row.Plain, row.Kept, row.Over, row.CPU = i+1, median(plain), median(kept), median(over), median(cpu)
-		row.Written, row.Bytes, row.Last = float64(t.written)/n, float64(t.wrote)/n, t.last.Seconds()/n
-		if t.between > 0 {
-			row.Held, row.Took = t.held.Seconds()/float64(t.between), t.took.Seconds()/float64(t.between)
-		}
+		row.add(pair, t)
 		rows = []checkpointRow{row}
 	}
 	return rows, nil
 }
 
+// pair measures a run with checkpoints in a folder and one without, in either order.
+func (o *keep) pair(t *keepTrial, p *terminal.Progress, steps int, folder string, keptFirst bool) (out checkpointPair, err error) {
+	var without, with keepRun
+	before := t.wrote
+	for _, keeps := range []bool{keptFirst, !keptFirst} {
+		c, into := weft.Checkpoint{}, &without
+		p.At("without checkpoints")
+		if keeps {
+			c, into = weft.Checkpoint{Dir: folder, Every: o.every, Saved: t.saved}, &with
+			p.At("with checkpoints")
+		}
+		if *into, err = t.run(steps, c); err != nil {
+			return out, err
+		}
+		p.Add()
+	}
+	if err := errors.Join(t.failed, os.RemoveAll(folder)); err != nil {
+		return out, err
+	}
+	if with.sum != without.sum {
+		return out, fmt.Errorf("with checkpoints the state is another: %08x and not %08x", with.sum, without.sum)
+	}
+	return checkpointPair{
+		KeptFirst: keptFirst, Plain: without.took.Seconds(), Kept: with.took.Seconds(), Over: with.took.Seconds()/without.took.Seconds() - 1,
+		CPU:         (with.cpu - without.cpu).Seconds() / (float64(t.wrote-before) / (1 << 30)),
+		PlainOthers: without.others, KeptOthers: with.others,
+	}, nil
+}
+
+// add takes in a further pair.
+func (r *checkpointRow) add(pair checkpointPair, t *keepTrial) {
+	r.Each = append(slices.Clone(r.Each), pair)
+	of := func(f func(p checkpointPair) float64) float64 {
+		var xs []float64
+		for _, p := range r.Each {
+			xs = append(xs, f(p))
+		}
+		return median(xs)
+	}
+	n := float64(len(r.Each))
+	r.Pairs = len(r.Each)
+	r.Plain, r.Kept = of(func(p checkpointPair) float64 { return p.Plain }), of(func(p checkpointPair) float64 { return p.Kept })
+	r.Over, r.CPU = of(func(p checkpointPair) float64 { return p.Over }), of(func(p checkpointPair) float64 { return p.CPU })
+	r.Written, r.Bytes, r.Last = float64(t.written)/n, float64(t.wrote)/n, t.last.Seconds()/n
+	if t.between > 0 {
+		r.Held, r.Took = t.held.Seconds()/float64(t.between), t.took.Seconds()/float64(t.between)
+	}
+	if r.Written > 0 {
+		r.Share = r.CPU * r.Bytes / r.Written / (1 << 30) / (float64(r.Cores) * r.Every)
+	}
+	r.Others = 0
+	for _, p := range r.Each {
+		if p.PlainOthers < 0 || p.KeptOthers < 0 {
+			r.Others = -1
+			break
+		}
+		r.Others += (p.PlainOthers*p.Plain + p.KeptOthers*p.Kept) / (p.Plain + p.Kept) / n
+	}
+}
+
 // keepTrial runs the steps.
 type keepTrial struct {
-	m     *meter
-	bytes int64
+	m       *meter
+	bytes   int64
+	machine string // its devices
 
 	written, between int // checkpoints, and those of them that were not at the end
 	wrote            int64
@@ -202,6 +265,7 @@ func (t *keepTrial) saved(s weft.Saved) {
 // state they left.
 type keepRun struct {
 	took, cpu time.Duration
+	others    float64 // cores that other programs used; -1 if that is not known
 	sum       uint32
 }
 
@@ -228,6 +292,9 @@ func (t *keepTrial) run(steps int, c weft.Checkpoint) (r keepRun, err error) {
 	if _, err := ready.Run(t.m.ctx); err != nil { // makes its buffers
 		return r, err
 	}
+	t.machine = devicesOf(rt)
+	var part partRow
+	ended := part.watch()
 	began, used := time.Now(), cpuTime()
 	if err := rt.Steps(t.m.ctx, weft.Keep{Name: "bench"}, steps, []weft.Binding{state.As("state")}, func(ctx context.Context, _ int) error {
 		_, err := ready.Run(ctx)
@@ -236,6 +303,8 @@ func (t *keepTrial) run(steps int, c weft.Checkpoint) (r keepRun, err error) {
 		return r, err
 	}
 	r.took = time.Since(began)
+	ended()
+	r.others = part.Others
 	if c.Dir != "" {
 		_ = rt.Checkpoint(t.m.ctx) // it may be written already, and what goes wrong is told
 		t.last += time.Since(began) - r.took
@@ -249,12 +318,48 @@ func (t *keepTrial) run(steps int, c weft.Checkpoint) (r keepRun, err error) {
 	return r, nil
 }
 
+// devicesOf names the devices of a runtime, those of a kind together.
+func devicesOf(rt *weft.Runtime) string {
+	count, kinds := make(map[string]int), []string{}
+	for _, d := range rt.Devices() {
+		kind := fmt.Sprintf("%s (%s, %s)", d.Backend, d.Model, terminal.Count(d.ComputeUnits, "core"))
+		if count[kind]++; count[kind] == 1 {
+			kinds = append(kinds, kind)
+		}
+	}
+	for i, kind := range kinds {
+		if count[kind] > 1 {
+			kinds[i] = fmt.Sprintf("%d × %s", count[kind], kind)
+		}
+	}
+	return strings.Join(kinds, ", ")
+}
+
 func writeCheckpoint(w io.Writer, rows []checkpointRow) {
-	out := [][]any{{"state", "every", "steps", "pairs", "without", "with", "overhead", "checkpoints", "written", "held", "on disk after", "last", "CPU/GiB"}}
+	out := [][]any{{"state", "every", "steps", "pairs", "without", "with", "overhead", "checkpoints", "written", "held", "on disk after", "last", "CPU/GiB", "share"}}
+	each := [][]any{{"pair", "first", "without", "others", "with", "others", "overhead", "CPU/GiB"}}
+	cores := func(x float64) string {
+		if x < 0 {
+			return "unknown"
+		}
+		return fmt.Sprintf("%.2f cores", x)
+	}
 	for _, r := range rows {
 		out = append(out, []any{text.FormatSize(r.State), terminal.Seconds(r.Every), r.Steps, r.Pairs, terminal.Seconds(r.Plain), terminal.Seconds(r.Kept), terminal.Percent(r.Over),
-			fmt.Sprintf("%.1f", r.Written), terminal.SI(r.Bytes, "B"), terminal.Seconds(r.Held), terminal.Seconds(r.Took), terminal.Seconds(r.Last), terminal.Seconds(r.CPU)})
+			fmt.Sprintf("%.1f", r.Written), terminal.SI(r.Bytes, "B"), terminal.Seconds(r.Held), terminal.Seconds(r.Took), terminal.Seconds(r.Last), terminal.Seconds(r.CPU), terminal.Percent(r.Share)})
+		for i, p := range r.Each {
+			first := "without"
+			if p.KeptFirst {
+				first = "with"
+			}
+			each = append(each, []any{i + 1, first, terminal.Seconds(p.Plain), cores(p.PlainOthers), terminal.Seconds(p.Kept), cores(p.KeptOthers), terminal.Percent(p.Over), terminal.Seconds(p.CPU)})
+		}
 	}
 	terminal.Table(w, out)
-	fmt.Fprintln(w, "\nOf a run: checkpoints and bytes written. Of a checkpoint: how long the steps\nwere held up, and when it was on the disk. Last: what is waited for the last one.\nCPU/GiB: processor time of checkpoints, of user and system, for each GiB written.")
+	fmt.Fprintln(w)
+	terminal.Table(w, each)
+	fmt.Fprintln(w, "\nOf a run: checkpoints and bytes written. Of a checkpoint: how long the steps\nwere held up, and when it was on the disk. Last: what is waited for the last one.\nCPU/GiB: processor time of checkpoints, of user and system, for each GiB written;\nshare: that of one, of what all cores have between two. Others: what other\nprograms used meanwhile.")
+	for _, r := range rows {
+		fmt.Fprintf(w, "\n%s, %s.\n", r.Machine, terminal.Count(r.Cores, "core"))
+	}
 }
