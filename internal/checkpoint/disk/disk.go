@@ -144,10 +144,12 @@ func room(err error) error {
 	return err
 }
 
-// Aligned returns memory of a length that begins at a multiple of AlignBytes.
+// Aligned returns memory of a length that begins at a multiple of AlignBytes. It has large pages
+// where there are any: to compute checksums of it and write it then takes half the processor time.
 func Aligned(n int64) []byte {
 	b := make([]byte, n+checkpoint.AlignBytes)
 	at := -int64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (checkpoint.AlignBytes - 1)
+	preferLarge(b)
 	return b[at : at+n : at+n]
 }
 

@@ -12,3 +12,6 @@ const (
 func refusesDirect(error) bool      { return false }
 func reserve(*os.File, int64) error { return nil }
 func flush(f *os.File) error        { return f.Sync() }
+
+// preferLarge does nothing: pages are as large as the system chooses.
+func preferLarge([]byte) {}
