@@ -15,6 +15,9 @@ func TestChaosServe(t *testing.T) {
 		t.Skip("worker processes need Linux")
 	}
 	for _, asJSON := range []bool{true, false} {
+		if !asJSON && testing.Short() { // the same siege, told in words
+			break
+		}
 		var out, stderr bytes.Buffer
 		args := []string{"chaos", "serve", "--for", "2s", "--every", "500ms", "--rate", "20", "--timeout", "1m", "--devices", "cpu/2"}
 		if asJSON {

@@ -39,6 +39,9 @@ func (t *Trial) Simulate(ctx context.Context, sessions int) (*Account, error) {
 	if err != nil {
 		return a, err
 	}
+	if _, err := sched.New(t.Options.Policy); err != nil { // before inputs are made, which may take long
+		return a, err
+	}
 	job, err := t.Job(ctx)
 	if err != nil {
 		return a, err

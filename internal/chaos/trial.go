@@ -108,6 +108,9 @@ func (f footprint) little(more float64) int64 {
 // what was done until then.
 func (t *Trial) Run(ctx context.Context) (*Account, error) {
 	a := &Account{Seed: t.Seed, Faults: make(map[string]int)}
+	if _, err := count(t.Options.Devices); err != nil { // before inputs are made, which may take long
+		return a, err
+	}
 	began := time.Now()
 	var foot footprint
 	for time.Since(began) < t.For && ctx.Err() == nil {
