@@ -97,6 +97,9 @@ func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err
 	c.cmd = exec.Command(argv[0], argv[1:]...)
 	c.cmd.Env = append(cleaned(c.cmd.Environ(), o.Env), roleVar+"="+role)
 	if o.Confined {
+		if err := hideMemory(landlockVersion()); err != nil {
+			return nil, fmt.Errorf("proc: start a %s: %w", role, err)
+		}
 		c.cmd.Env = append(c.cmd.Env, shutVar+"=on")
 	}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -49,11 +49,6 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 	if d.o.Memory == nil {
 		return nil, fmt.Errorf("proc: open %s: no memory to share was given", d.o.Driver)
 	}
-	if d.o.Confined {
-		if err := hideMemory(landlockVersion()); err != nil {
-			return nil, fmt.Errorf("proc: open %s: %w", d.o.Driver, err)
-		}
-	}
 	v := &opened{o: d.o, log: log}
 	if v.o.Hang <= 0 {
 		v.o.Hang = defaultHang
