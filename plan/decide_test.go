@@ -497,6 +497,33 @@ func TestAssumptions(t *testing.T) {
 	}
 }
 
+func list() []Assumption {
+	a := DefaultAssumptions()
+	return a.List()
+}
+
+// Whatever is given as an assumption is a number within its bounds, or refused.
+func FuzzSet(f *testing.F) {
+	for _, a := range list() {
+		f.Add(a.Name, strings.ReplaceAll(a.Text, " ", ""))
+	}
+	f.Add("energy", "NaN")
+	f.Add("start", "1h1h")
+	f.Add("uplink", "1e999GB/s")
+	f.Fuzz(func(t *testing.T, name, value string) {
+		a := DefaultAssumptions()
+		if err := a.Set(name, value); err != nil {
+			if a != DefaultAssumptions() || strings.Contains(err.Error(), "\n") && !strings.Contains(name+value, "\n") {
+				t.Fatalf("%q=%q: %v", name, value, err)
+			}
+			return
+		}
+		if err := a.check(); err != nil {
+			t.Fatalf("%q=%q: %v", name, value, err)
+		}
+	})
+}
+
 // The drawing is well-formed, whatever names are in it, and shows what was chosen.
 func TestSVG(t *testing.T) {
 	r := job()

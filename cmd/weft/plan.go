@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -123,8 +124,8 @@ func (p *planning) request() (r plan.Request, known *plan.Catalogue, err error) 
 			return r, nil, terminal.Usagef("--deadline %s: it must be later than now, as 2h", p.deadline)
 		}
 	}
-	if !(p.budget >= 0) {
-		return r, nil, terminal.Usagef("--budget %v: it must not be negative", p.budget)
+	if !(p.budget >= 0) || math.IsInf(p.budget, 1) { // written so that NaN fails
+		return r, nil, terminal.Usagef("--budget %v: expected US dollars that are not negative, as 50", p.budget)
 	}
 	if p.runs < 1 {
 		return r, nil, terminal.Usagef("--runs %d: run at least once", p.runs)

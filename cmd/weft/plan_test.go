@@ -61,7 +61,13 @@ func TestPlanRefuses(t *testing.T) {
 		{[]string{"--here", "none", "--local"}, exitNothingFits, "nothing to rent"},
 		{[]string{"--deadline", "soon"}, exitUsage, "--deadline soon"},
 		{[]string{"--deadline", "0s"}, exitUsage, "later than now"},
-		{[]string{"--budget", "-1"}, exitUsage, "must not be negative"},
+		{[]string{"--budget", "-1"}, exitUsage, "--budget -1: expected US dollars that are not negative"},
+		{[]string{"--budget", "NaN"}, exitUsage, "--budget NaN: expected US dollars"},
+		{[]string{"--budget", "+Inf"}, exitUsage, "--budget +Inf: expected US dollars"},
+		{[]string{"--deadline", "-1h"}, exitUsage, "bad duration"},
+		{[]string{"--deadline", "1ms"}, exitNothingFits, "possible is"},
+		{[]string{"--assume", "energy=NaN"}, exitUsage, "assumption energy=NaN: expected 0 $/kWh to 100 $/kWh"},
+		{[]string{"--here", "rtx4061"}, exitUsage, "no such machine"},
 		{[]string{"--runs", "0"}, exitUsage, "run at least once"},
 		{[]string{"--objective", "fast"}, exitUsage, "objective"},
 		{[]string{"--date", "today"}, exitUsage, "expected a day"},
@@ -69,6 +75,22 @@ func TestPlanRefuses(t *testing.T) {
 		{[]string{"--assume", "uplnk=1GB/s"}, exitUsage, "did you mean uplink?"},
 		{[]string{"--offers", filepath.Join(dir, "none.csv")}, exitUsage, "no such file of offers"},
 		{[]string{"--offers", broken}, exitUsage, "broken.csv:2: gpu_count: no machine has 12 H100-SXM; expected 1, 2, 4, 8 or 16"},
+	}
+	for row, want := range map[string]string{
+		"ours,rack,H100-SMX,8,3,2026-11-01":    `row.csv:2: gpu: unknown GPU "H100-SMX"; did you mean H100-SXM?`,
+		"ours,rack,RTX4060,1,3,2026-11-01":     `did you mean RTX-4060?`,
+		"ours,rack,H100-SXM,8,-3,2026-11-01":   `row.csv:2: usd_per_hour_ondemand: "-3"; expected a number from`,
+		"ours,rack,H100-SXM,8,NaN,2026-11-01":  `row.csv:2: usd_per_hour_ondemand: "NaN"`,
+		"ours,rack,H100-SXM,8":                 "row.csv:2: 4 fields, expected 6",
+		"ours,rack,H100-SXM,8,3,2026-11-01\n,": "row.csv:3: 2 fields, expected 6",
+	} {
+		file := filepath.Join(dir, "row.csv")
+		if err := os.WriteFile(file, []byte("cloud,instance_type,gpu,gpu_count,usd_per_hour_ondemand,price_date\n"+row+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if status, _, errs := planned(t, "--offers", file); status != exitUsage || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%s: status %d: %s", row, status, errs)
+		}
 	}
 	for _, c := range cases {
 		status, _, errs := planned(t, c.args...)
