@@ -27,6 +27,8 @@ type Option struct {
 	// of the job that is.
 	Share float64 `json:"share"`
 	Parts int     `json:"parts,omitempty"`
+	// First is the tasks that run here before the others run there; nil for none.
+	First *First `json:"first,omitempty"`
 	// Estimate is of computing alone: of the whole job where that runs in one place.
 	Estimate Estimate `json:"estimate"`
 	Spot     *Spot    `json:"spot,omitempty"`
@@ -92,15 +94,16 @@ func (e *end) affords(usd float64) float64 {
 	return s
 }
 
-// weigh fills in times, costs and probabilities from the ends of an option.
-func (w *weighing) weigh(o *Option, ends ...end) {
+// weigh fills in times, costs and probabilities from the ends of an option: those that must be
+// done, and those that are paid for.
+func (w *weighing) weigh(o *Option, ends, paid []end) {
 	conf := w.Assume.Confidence
-	for i := range ends {
-		o.Cost += ends[i].cost(ends[i].fixed + ends[i].x.mean())
+	for i := range paid {
+		o.Cost += paid[i].cost(paid[i].fixed + paid[i].x.mean())
 	}
-	o.Cost90 = max(bill(ends, conf), o.Cost)
+	o.Cost90 = max(bill(paid, conf), o.Cost)
 	o.Seconds90, o.ends = latest(ends, conf), ends
-	o.InTime, o.InBudget = w.inTime(ends), w.inBudget(ends)
+	o.InTime, o.InBudget = w.inTime(ends), w.inBudget(paid)
 	o.Kept = o.InTime >= conf && o.InBudget >= conf
 }
 
@@ -182,8 +185,8 @@ func (w *weighing) local() {
 		}
 		o := Option{Name: "here on " + h.Name, Kind: Local, Here: h.Name, GPU: h.GPU, GPUs: h.Count, Estimate: e}
 		o.describeHere(&h, &w.Need)
-		at := w.hereEnd(&h, e.spread(), 1)
-		w.weigh(&o, at)
+		at := []end{w.hereEnd(&h, e.spread(), 1)}
+		w.weigh(&o, at, at)
 		o.Energy = o.Cost
 		w.options = append(w.options, &o)
 	}
@@ -271,9 +274,16 @@ func (w *weighing) rented(c *Catalogue) error {
 		}
 		r := rental{offer: &offer, gpu: gpu, takes: e, there: e.spread(), count: count}
 		w.add(&r, w.Need.Parts)
-		if fastest != nil && w.Need.Parts > 1 {
-			r.here, r.atHome = fastest, hereTakes.spread()
+		if fastest == nil {
+			continue
+		}
+		r.here, r.atHome = fastest, hereTakes.spread()
+		if w.Need.Parts > 1 {
 			w.addSplits(&r)
+			continue
+		}
+		for i := range w.Need.First {
+			w.addFirst(&r, &w.Need.First[i])
 		}
 	}
 	return nil
@@ -358,7 +368,7 @@ func (w *weighing) add(r *rental, parts int) {
 		o.Kind, o.Here, o.Parts = Hybrid, r.here.Name, parts
 		o.Energy = s.both[1].cost(s.both[1].x.mean())
 	}
-	w.weigh(o, s.ends...)
+	w.weigh(o, s.ends, s.ends)
 	o.describe(r.count, offer.Link, &w.Need)
 	w.options = append(w.options, o)
 }
@@ -371,7 +381,10 @@ func (o *Option) shown() Option {
 			spot = ", spot"
 		}
 		o.Name = fmt.Sprintf("%s %s (%d × %s%s)", o.Offer.Cloud, o.Offer.Type, o.GPUs, o.GPU.Name, spot)
-		if o.Kind == Hybrid {
+		switch {
+		case o.First != nil:
+			o.Name = "preprocess here, compute on " + o.Name
+		case o.Kind == Hybrid:
 			o.Name = "here and " + o.Name
 		}
 	}

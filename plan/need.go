@@ -48,6 +48,9 @@ func NeedOf(name string, g *graph.Graph, times float64) Need {
 		}
 	}
 	n.PeakBytes, n.State = alive(g)
+	if times == 1 { // what several runs read is uploaded once
+		n.First = firstOf(g)
+	}
 	return n
 }
 

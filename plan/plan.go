@@ -40,6 +40,9 @@ type Need struct {
 	// LeastBytes is the device memory without which no device can run the job, whatever
 	// stays in host memory meanwhile; 0 means PeakBytes.
 	LeastBytes int64
+	// First are beginnings of the job after which there is less to upload; those that are zero
+	// are none.
+	First [3]First `json:",omitzero"`
 }
 
 // Estimate is a predicted time in seconds with a 90 % interval.

@@ -104,7 +104,11 @@ func writeBest(b *bytes.Buffer, d *plan.Decision) {
 	fmt.Fprintf(b, "\n%s\n", terminal.Wrap(fmt.Sprintf("limited by %s; %s%s", o.Estimate.Bottleneck, measured, o.Estimate.Why), terminal.Width))
 	fmt.Fprintln(b, terminal.Wrap(fmt.Sprintf("optimisation: %s; batch: %s at a time; policy %s; data: %s; exchange: %s",
 		o.Optimisation, terminal.Count(o.Batch, "run"), o.Policy, o.Memory, o.Communication), terminal.Width))
-	if o.Kind == plan.Hybrid {
+	switch {
+	case o.First != nil:
+		fmt.Fprintln(b, terminal.Wrap(fmt.Sprintf("the first tasks run here and leave %s to upload, and not %s; the machine is rented when they are done",
+			terminal.SI(o.First.Upload, "B"), terminal.SI(d.Need.Upload, "B")), terminal.Width))
+	case o.Kind == plan.Hybrid:
 		fmt.Fprintf(b, "%d of %d runs there, the others here\n", o.Parts, d.Need.Parts)
 	}
 	if s := o.Spot; s != nil {
