@@ -163,21 +163,22 @@ func TestKernelsAgree(t *testing.T) {
 	}
 }
 
-// Steps in two parts are the same as in one, although the list of pairs is made anew.
+// Steps in parts are the same as in one, although each part begins with a new list of pairs:
+// the chain is so hot that beads which were far from each other meet.
 func TestParts(t *testing.T) {
 	model := modelOf(t, "1CRN")
-	temperature := [lanes]float64{1, 1, 1, 1, 1, 1, 1, 1}
-	one, two := shaken(model, 0.1, 1), shaken(model, 0.1, 1)
-	for _, err := range []error{
-		one.advance(motion{0.005, 0.2, 1, 0, 700}, temperature, [lanes]uint64{}, nil),
-		two.advance(motion{0.005, 0.2, 1, 0, 333}, temperature, [lanes]uint64{}, nil),
-		two.advance(motion{0.005, 0.2, 1, 333, 367}, temperature, [lanes]uint64{}, nil),
-	} {
-		if err != nil {
+	temperature := [lanes]float64{4, 4, 4, 4, 5, 5, 5, 5}
+	one, parts := shaken(model, 0.1, 4), shaken(model, 0.1, 4)
+	const steps, part = 3000, 100
+	if err := one.advance(motion{0.005, 0.2, 1, 0, steps}, temperature, [lanes]uint64{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for first := uint64(0); first < steps; first += part {
+		if err := parts.advance(motion{0.005, 0.2, 1, first, part}, temperature, [lanes]uint64{}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !slices.Equal(one.x, two.x) {
+	if !slices.Equal(one.x, parts.x) {
 		t.Error("the positions differ")
 	}
 }
@@ -289,5 +290,37 @@ func BenchmarkSteps(b *testing.B) {
 			}
 			b.ReportMetric(lanes*float64(b.N)/b.Elapsed().Seconds(), "steps/s")
 		})
+	}
+}
+
+// Velocities have the temperatures that replicas are given: each coordinate has half of it as
+// kinetic energy, although replicas begin at another.
+func TestTemperature(t *testing.T) {
+	g := shaken(modelOf(t, "1CRN"), 0.05, 3)
+	temperature := [lanes]float64{0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1}
+	var got [lanes]float64
+	const settle, samples, between = 4000, 30, 300
+	step := uint64(0)
+	for s := range 1 + samples {
+		m := motion{0.005, 0.5, 1, step, between}
+		if s == 0 {
+			m.steps = settle
+		}
+		if err := g.advance(m, temperature, [lanes]uint64{0, 1, 2, 3, 4, 5, 6, 7}, nil); err != nil {
+			t.Fatal(err)
+		}
+		step += uint64(m.steps)
+		for _, v := range g.v {
+			for l := range lanes {
+				if s > 0 {
+					got[l] += v[l] * v[l] / float64(samples*len(g.v))
+				}
+			}
+		}
+	}
+	for l, want := range temperature {
+		if math.Abs(got[l]-want) > 0.12*want {
+			t.Errorf("replica %d has temperature %v, want %v", l, got[l], want)
+		}
 	}
 }

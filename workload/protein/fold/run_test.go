@@ -82,6 +82,27 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
+// In each round a replica has the temperature of its rung, and its velocities are those of the
+// rung before, scaled.
+func TestLadder(t *testing.T) {
+	r := newSmall(t, small)
+	do(t, workloadtest.Open(t, 1, Funcs()), r)
+	moved, last := 0, (r.Rounds()-1)*r.c.Replicas
+	for k := range r.c.Replicas {
+		now, before := r.temperatures[r.rungs[last+k]], r.temperatures[r.rungs[last-r.c.Replicas+k]]
+		l := r.ladder[k/lanes]
+		if l[rungTemperature][k%lanes] != now || math.Abs(l[rungScale][k%lanes]-math.Sqrt(now/before)) > 1e-12 || l[rungStep][k%lanes] != 100 {
+			t.Errorf("replica %d at temperature %v, before %v: scale %v, step %v", k, now, before, l[rungScale][k%lanes], l[rungStep][k%lanes])
+		}
+		if now != before {
+			moved++
+		}
+	}
+	if asked, done := r.Exchanges(); moved == 0 || done == 0 || done > asked {
+		t.Errorf("%d of %d exchanges, %d replicas moved in the last", done, asked, moved)
+	}
+}
+
 // A run that was ended in any round and is resumed gives the bytes of one that was not.
 func TestResume(t *testing.T) {
 	whole := newSmall(t, small)
