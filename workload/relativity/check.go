@@ -177,7 +177,7 @@ func (j *BoostJob) Misses() []workload.Miss {
 }
 
 // checkedPairs is the number of pairs that Check of bodies looks at, at most: some seconds.
-const checkedPairs = 1 << 29
+const checkedPairs = 1 << 28
 
 // Check computes every step of every body again, in float64 from where it was before, or of
 // some of them, drawn by the seed, where there are many. It sees that momentum is conserved but
@@ -218,8 +218,9 @@ func (j *BodyJob) checkBody(step, body int) error {
 			d[k] = float64(at[3*i+k]) - float64(at[3*body+k])
 			r2 += d[k] * d[k]
 		}
+		by := float64(m) / (r2 * math.Sqrt(r2))
 		for k := range d {
-			pull := float64(m) * d[k] * math.Pow(r2, -1.5)
+			pull := by * d[k]
 			pulls[k] += pull
 			sizes[k] += math.Abs(pull)
 		}
