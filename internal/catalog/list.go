@@ -19,7 +19,6 @@ import (
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
-	"github.com/weft-run/weft/workload/protein"
 	"github.com/weft-run/weft/workload/protein/elastic"
 	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
@@ -99,15 +98,8 @@ var list = []Entry{
 	}, Growth{[]string{"rows", "cols"}, 2, 1 << 16}},
 	{"landscape", "sample the energy landscape of a protein chain", landscape.Funcs, func(f *pflag.FlagSet) Order {
 		c := landscape.Config{}
-		f.StringVar(&c.Structure, "structure", "", "structure that comes with weft (1CRN, 1UBI or BPTI), or a file in PDB or mmCIF format")
-		f.StringVar(&c.Select.Chain, "chain", "", "chain to read (the first)")
-		f.IntVar(&c.Select.Model, "model", 0, "model to read (the first)")
-		f.IntVar(&c.Residues, "residues", 200, "residues of a helix that stands in for a structure; 0 is 1CRN")
-		return order(&c, landscape.New, func() {
-			if (c.Structure != "" || c.Select != protein.Select{}) && !f.Changed("residues") {
-				c.Residues = 0
-			}
-		})
+		settle := structureFlags(f, &c.Structure, &c.Select, &c.Residues, 200)
+		return order(&c, landscape.New, settle)
 	}, Growth{[]string{"residues"}, 3, 4096}},
 	{"elastic", "find the slowest motions of a protein's elastic network", elastic.Funcs, elasticFlags, Growth{[]string{"residues"}, 3, 2048}},
 	{"phase", "compute phase states of a protein", phase.Funcs, phaseFlags, Growth{[]string{"residues"}, 3, 4096}},
