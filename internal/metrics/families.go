@@ -52,7 +52,7 @@ func (v *view) runs(p *page) {
 	p.one("weft_copies_total", "counter", "Copies between memories.", float64(m.Copies))
 	p.one("weft_copied_bytes_total", "counter", "Bytes copied between memories.", float64(m.CopyBytes))
 	p.one("weft_verified_tasks_total", "counter", "Tasks whose results two devices agreed on.", float64(m.Verified))
-	p.one("weft_unverified_tasks_total", "counter", "Tasks to be verified that no second device could execute.", float64(m.Unverified))
+	p.one("weft_unverified_tasks_total", "counter", "Tasks to be verified that no second device executed.", float64(m.Unverified))
 	p.one("weft_wrong_results_total", "counter", "Results of devices that were wrong, and were replaced.", float64(m.Wrong))
 	p.one("weft_rebalances_total", "counter", "Moves of queued tasks from a hot device to a cold one.", float64(m.Rebalanced))
 }
