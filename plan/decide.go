@@ -39,6 +39,10 @@ type Request struct {
 
 // Decision is a plan with its reasons. It can be kept as JSON.
 type Decision struct {
+	// Key is the Request.Key of a decision that is kept, and Again says that it was not made
+	// anew: it is that of an equal request before.
+	Key        string       `json:"key,omitempty"`
+	Again      bool         `json:"again,omitempty"`
 	Need       Need         `json:"need"`
 	Objective  Objective    `json:"objective"`
 	Deadline   float64      `json:"deadline_s,omitempty"`

@@ -207,14 +207,9 @@ func (p *planning) run(c *cobra.Command, name string, job workload.Job, r plan.R
 		*h.Estimate = refined.Correct(h.GPU.Name, *h.Estimate)
 		r.Here = []plan.Here{h}
 	}
-	d, err := plan.Decide(r, known, refined)
+	d, err := p.decide(r, known, refined, records, recordings)
 	if err != nil {
 		return err
-	}
-	if p.records != "" {
-		if err := saveRecords(p.records, append(records, plan.Record{Decision: *d, Corrected: refined.Factor(d.Best.GPU.Name)})); err != nil {
-			return err
-		}
 	}
 	if out != nil {
 		if err := out.Replace(func(w io.Writer) error { _, err := w.Write(d.SVG()); return err }); err != nil {
@@ -225,6 +220,27 @@ func (p *planning) run(c *cobra.Command, name string, job workload.Job, r plan.R
 		writePlan(b, d, p.explain)
 		return nil
 	})
+}
+
+// decide makes a plan and keeps it. One that was kept for an equal request is the answer to
+// this one too.
+func (p *planning) decide(r plan.Request, known *plan.Catalogue, by *plan.Refined, records []plan.Record, recordings []*plan.Recording) (*plan.Decision, error) {
+	if p.records == "" {
+		return plan.Decide(r, known, by)
+	}
+	key, err := r.Key(known, recordings, plan.Outcomes(records))
+	if err != nil {
+		return nil, err
+	}
+	if d := plan.Decided(records, key); d != nil {
+		return d, nil
+	}
+	d, err := plan.Decide(r, known, by)
+	if err != nil {
+		return nil, err
+	}
+	d.Key = key
+	return d, saveRecords(p.records, append(records, plan.Record{Decision: *d, Corrected: by.Factor(d.Best.GPU.Name)}))
 }
 
 // machine returns the machine that is here, nil for none.

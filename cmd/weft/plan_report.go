@@ -27,6 +27,9 @@ func writePlan(b *bytes.Buffer, d *plan.Decision, explain bool) {
 		wanted += fmt.Sprintf(" for at most $%.2f", d.Budget)
 	}
 	fmt.Fprintf(b, "%s\n\n", terminal.Wrap(wanted+": "+d.Best.Name, terminal.Width))
+	if d.Again {
+		fmt.Fprintf(b, "the request is one that was decided before; this is the plan of %s\n\n", d.At.Format(time.DateOnly))
+	}
 	writeOptions(b, d)
 	writeBest(b, d)
 	if len(d.Lost) > 0 {

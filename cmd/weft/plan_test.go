@@ -130,10 +130,20 @@ func TestPlanRecords(t *testing.T) {
 		return status, out.String() + errs.String()
 	}
 	first := plans()
+	// The same request is answered from the record, and another is not.
+	if again := plans(); !again.Again || first.Again || again.Key != first.Key || again.Best.Seconds != first.Best.Seconds {
+		t.Errorf("the same request: %t after %t, key %s after %s", again.Again, first.Again, again.Key, first.Key)
+	}
+	if _, out, _ := planned(t, "--runs", "1000", "--local", "--plans", file); !strings.Contains(out, "decided before; this is the plan of 2026-11-18") {
+		t.Errorf("it is not said:\n%s", out)
+	}
+	if records, err := loadRecords(file); err != nil || len(records) != 1 {
+		t.Errorf("%d records, %v", len(records), err)
+	}
 	if status, out := tell(file, "--took", "1h"); status != exitOK || !strings.Contains(out, "0 of 1 plan ") {
 		t.Fatalf("status %d: %s", status, out)
 	}
-	if second := plans(); second.Best.Seconds < 2*first.Best.Seconds || !strings.Contains(second.Best.Estimate.Why, "corrected by") {
+	if second := plans(); second.Again || second.Best.Seconds < 2*first.Best.Seconds || !strings.Contains(second.Best.Estimate.Why, "corrected by") {
 		t.Errorf("predicted %v s, then after an hour %v s: %s", first.Best.Seconds, second.Best.Seconds, second.Best.Estimate.Why)
 	}
 	for _, c := range []struct {
