@@ -86,3 +86,22 @@ func ExampleAssign() {
 	// c on here from 5000 to 8000 s
 	// $1.42
 }
+
+// A fleet is told what happens and says what to do: the job that one's own machine cannot
+// do in time gets a rented one.
+func ExampleFleet() {
+	machines := []plan.Machines{{Name: "here", Count: 1, Hourly: 0.05}, {Name: "rented", Count: 2, Hourly: 4, Start: 180}}
+	f := plan.NewFleet(machines, 1, plan.DefaultFleetRules())
+	for i := range 2 {
+		for _, a := range f.Step(0, plan.FleetEvent{Arrived: &plan.FleetJob{ID: i, Deadline: 1000, Seconds: []float64{900, 300}}}) {
+			fmt.Printf("%s: job %d on %s\n", a.Verb, a.Job, machines[a.Kind].Name)
+		}
+	}
+	for _, a := range f.Step(180, plan.FleetEvent{Ready: true, Unit: 1}) {
+		fmt.Printf("%s: job %d on %s\n", a.Verb, a.Job, machines[a.Kind].Name)
+	}
+	// Output:
+	// launch: job 0 on here
+	// rent: job 1 on rented
+	// launch: job 1 on rented
+}
