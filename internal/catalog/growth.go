@@ -35,14 +35,17 @@ func (g Growth) Times(sizes map[string]int, more float64) map[string]int {
 }
 
 // to returns sizes with the first flag at first and the others in proportion. Sizes that
-// are multiples of 64 stay round, as automata needs them and as people choose them: from
-// 512 on multiples of 64, below of the power of two that is a sixteenth to an eighth of them.
+// are multiples of 64 stay so, as automata needs them. Counts, with which the work grows in
+// proportion, are below 512 multiples of a sixteenth to an eighth of them alone.
 func (g Growth) to(sizes map[string]int, first float64) map[string]int {
 	out := maps.Clone(sizes)
 	for _, name := range g.Flags {
 		n := int(math.Ceil(float64(sizes[name]) * first / float64(sizes[g.Flags[0]])))
 		if sizes[name]%64 == 0 {
-			round := 1 << min(max(bits.Len(uint(n))-4, 0), 6)
+			round := 64
+			if g.Power == 1 {
+				round = 1 << min(max(bits.Len(uint(n))-4, 0), 6)
+			}
 			n = (n + round - 1) / round * round
 		}
 		out[name] = n
