@@ -31,7 +31,7 @@ func run(t *testing.T, rt *weft.Runtime, c elastic.Config) *elastic.Job {
 // Vectors are bitwise the same on any number of devices (class R), and right.
 func TestJobOnDevices(t *testing.T) {
 	for _, c := range []elastic.Config{
-		{Structure: "1CRN", Network: elastic.Anisotropic},
+		{Structure: "1CRN", Network: elastic.Anisotropic, Steps: 30},
 		{Residues: 130, Steps: 10},
 	} {
 		workloadtest.Invariant(t, elastic.Funcs(),
@@ -53,7 +53,7 @@ func TestJobModes(t *testing.T) {
 		{elastic.Config{Structure: "1UBI"}, 1.36924},
 		{elastic.Config{Structure: "1UBI", Network: elastic.Anisotropic}, 0.033933},
 		{elastic.Config{Structure: "1CRN", Modes: 1000}, 0},
-		{elastic.Config{Structure: "BPTI", Network: elastic.Anisotropic, Modes: 3, Cutoff: 12, Seed: 7}, 0},
+		{elastic.Config{Structure: "BPTI", Modes: 3, Cutoff: 12, Seed: 7}, 0},
 	} {
 		j := run(t, rt, c.config)
 		got, err := j.Modes()
@@ -123,11 +123,6 @@ func TestJobUnfinished(t *testing.T) {
 	}
 	if s := j.Summary(); !strings.Contains(s, "not converged after 20 steps") {
 		t.Error(s)
-	}
-	// A call goes on by itself.
-	modes, err := elastic.Of(t.Context(), rt, protein.Helix(700), elastic.Config{Modes: 2})
-	if err != nil || len(modes.Values) != 2 {
-		t.Fatalf("modes %v, error %v", modes, err)
 	}
 }
 
