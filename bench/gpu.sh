@@ -82,7 +82,9 @@ checked() {
 	for job in "gemm --size $product" "tropical --size 512" "conv --batch 8" "conv --batch 8 --split rows" "reduce --n 4000000" "merkle --leaves 300000" \
 		"automata --rows 2048 --cols 2048 --steps 40" "landscape --residues 80" "reservoir --batch 64 --steps 20" \
 		"reservoir --batch 64 --steps 20 --split neurons" "reservoir --batch 64 --steps 20 --split rows" \
-		"reservoir --batch 64 --steps 20 --strategy eager" "tropical-net" "fusion --records 65536" "fusion --records 65536 --bind" "fisher --points 2000"; do
+		"reservoir --batch 64 --steps 20 --strategy eager" "tropical-net" "fusion --records 65536" "fusion --records 65536 --bind" "fisher --points 2000" \
+		"enumerative --k 6 --n 20" "enumerative --problem hypersurface --k 4 --n 18" "clifford --count 200000" "clifford --count 200000 --op rotor --p 4 --q 1" \
+		"clifford --count 200000 --op normalize --p 1 --q 3" "relativity --count 1000" "relativity --problem boosts --count 200000" "relativity --problem bodies"; do
 		began=$SECONDS
 		# shellcheck disable=SC2086
 		if limit 40 "$weft" run $job --devices "$devices" --repeat 2 --check --calibrate=false >"$scratch/run.$file" 2>&1; then
