@@ -16,17 +16,18 @@ import (
 // signatures are those with kernels of their own on some devices, and others.
 var signatures = [][2]int{{3, 0}, {1, 3}, {4, 1}, {1, 0}, {0, 2}, {2, 1}, {3, 3}}
 
-func configs(count int) (out []clifford.Config) {
+// configs are jobs of about so many numbers each.
+func configs(numbers int) (out []clifford.Config) {
 	for i, op := range clifford.Operations() {
 		for _, s := range signatures {
-			out = append(out, clifford.Config{Op: op, P: s[0], Q: s[1], Count: count, Seed: uint64(i)})
+			out = append(out, clifford.Config{Op: op, P: s[0], Q: s[1], Count: numbers>>(s[0]+s[1]) + 11, Seed: uint64(i)})
 		}
 	}
 	return out
 }
 
 func TestJobOnDevices(t *testing.T) {
-	for _, c := range configs(1003) {
+	for _, c := range configs(2000) {
 		workloadtest.Invariant(t, clifford.Funcs(),
 			func() (*clifford.Job, error) { return clifford.New(c) },
 			func(j *clifford.Job) []byte { return workloadtest.Bytes(j.Result()) })
@@ -37,7 +38,7 @@ func TestJobOnDevices(t *testing.T) {
 func TestCheckFinds(t *testing.T) {
 	rt := workloadtest.Open(t, 2, clifford.Funcs())
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, c := range configs(500) {
+	for _, c := range configs(1000) {
 		j := workloadtest.New[*clifford.Job](t)(clifford.New(c))
 		workloadtest.Run(t, rt, j)
 		if err := j.Check(); err != nil {
@@ -76,7 +77,7 @@ func TestCheckNeverCriesWolf(t *testing.T) {
 			return x
 		},
 	} {
-		for _, c := range configs(300) {
+		for _, c := range configs(400) {
 			j := workloadtest.New[*clifford.Job](t)(clifford.New(c))
 			x, y := j.Operands()
 			for i := range x {
