@@ -78,9 +78,14 @@ func TestSuiteTells(t *testing.T) {
 	}
 	for _, c := range Commands(Setup{}) {
 		name := c.Name()
-		// What takes minutes, or a server, is measured by itself.
-		if !names[name] && !slices.Contains([]string{"scaling", "suite", "compare", "checkpoint", "predict", "serve"}, name) {
-			t.Errorf("benchmark %s is not in the suite", name)
+		// What takes minutes, a server or processes of its own is measured by itself, and the help of
+		// the suite says so.
+		alone := slices.Contains([]string{"checkpoint", "migrate", "predict", "serve", "verify"}, name)
+		if names[name] == alone && !slices.Contains([]string{"scaling", "suite", "compare"}, name) {
+			t.Errorf("benchmark %s is in the suite: %v", name, names[name])
+		}
+		if c := newSuite(Setup{}); alone && !strings.Contains(c.Long, name) {
+			t.Errorf("the help of the suite does not say that %s is left out:\n%s", name, c.Long)
 		}
 	}
 }

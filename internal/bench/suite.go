@@ -75,7 +75,9 @@ with the reason; --timeout ends what takes too long and keeps the rows that are
 complete.
 
 It takes some minutes. Run it on a machine that does nothing else: where other
-programs used its cores meanwhile, that is told beside the figures.`,
+programs used its cores meanwhile, that is told beside the figures. Left out,
+for they take long or need processes or a server: checkpoint, migrate, predict,
+serve, verify.`,
 		Example:           `  weft bench suite --html out.html`,
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,

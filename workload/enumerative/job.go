@@ -137,7 +137,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
 	space := b.Data(graph.Data{Name: "space", Bytes: int64(4 * len(j.space)), Input: true})
 	fields := b.Data(graph.Data{Name: "fields", Bytes: int64(4 * len(j.tables)), Input: true})
-	sums := b.Data(graph.Data{Name: "sums", Bytes: int64(4 * len(j.sums)), Output: true})
+	sums := b.Data(graph.Data{Name: "sums", Bytes: int64(4 * len(j.sums)), Output: true, Tolerance: graph.SameBytes})
 	row := int64(4 * len(j.primes))
 	for _, r := range ranges {
 		if r.Lo%chunk != 0 || r.Hi%chunk != 0 && r.Hi != int64(j.p.count) {
