@@ -119,7 +119,7 @@ func (o *migrate) measure(m *meter) (rows []migrateRow, err error) {
 		if err != nil {
 			return rows, err
 		}
-		if err := errors.Join(alone.until(func(e *migrateEvent) bool { return false }), os.RemoveAll(folder)); err != nil {
+		if err := errors.Join(alone.end(func(*migrateEvent) {}), os.RemoveAll(folder)); err != nil {
 			return rows, err
 		}
 		p.Add()
@@ -134,7 +134,7 @@ func (o *migrate) measure(m *meter) (rows []migrateRow, err error) {
 // leave runs the first process until it has ended for the move. It returns when that was
 // decided.
 func (o *migrate) leave(ctx context.Context, folder string, row *migrateRow) (decided time.Time, err error) {
-	a, err := o.start(ctx, o.from, row.State, "--dir", folder, "--every", o.every.String())
+	a, err := o.start(ctx, o.from, row.State, "--dir", folder, "--every", o.every.String(), "--moves")
 	if err != nil {
 		return decided, err
 	}
@@ -153,14 +153,13 @@ func (o *migrate) leave(ctx context.Context, folder string, row *migrateRow) (de
 	if err := a.stop(); err != nil {
 		return decided, err
 	}
-	err = a.until(func(e *migrateEvent) bool {
+	err = a.end(func(e *migrateEvent) {
 		switch e.Event {
 		case "saved":
 			row.Bytes = e.Bytes
 		case "step": // it was quicker than the decision
 			row.Done, row.Lost = e.Done, 0
 		}
-		return false
 	})
 	row.Stop = time.Since(decided).Seconds()
 	row.Upload = float64(row.Bytes) / row.Uplink
@@ -189,7 +188,7 @@ func (o *migrate) arrive(ctx context.Context, folder string, decided time.Time, 
 		return err
 	}
 	row.Start = row.Again - row.Stop
-	err = b.until(func(*migrateEvent) bool { return false })
+	err = b.end(func(*migrateEvent) {})
 	row.Digest = b.digest
 	switch {
 	case err != nil:
@@ -241,9 +240,24 @@ func (o *migrate) start(ctx context.Context, devices string, state int64, more .
 // stop tells the process to end. It writes a checkpoint first.
 func (p *migrateProcess) stop() error { return p.stdin.Close() }
 
-// until reads what the process writes until it is what was looked for, or else until the
-// process has ended. An error of the process is one.
+// until reads what the process writes until it is what was looked for. That the process ends
+// before is an error.
 func (p *migrateProcess) until(found func(e *migrateEvent) bool) error {
+	seen := false
+	if err := p.read(func(e *migrateEvent) bool { seen = found(e); return seen }); err != nil || seen {
+		return err
+	}
+	return errors.New("bench migrate process: it ended before it had done a step to be measured")
+}
+
+// end reads what the process writes until it has ended.
+func (p *migrateProcess) end(tell func(e *migrateEvent)) error {
+	return p.read(func(e *migrateEvent) bool { tell(e); return false })
+}
+
+// read reads what the process writes until it is to stop, or else until the process has ended. An
+// error of the process is one.
+func (p *migrateProcess) read(stop func(e *migrateEvent) bool) error {
 	for p.lines.Scan() {
 		var e migrateEvent
 		if err := json.Unmarshal(p.lines.Bytes(), &e); err != nil {
@@ -252,7 +266,7 @@ func (p *migrateProcess) until(found func(e *migrateEvent) bool) error {
 		if e.Event == "result" {
 			p.digest = e.Digest
 		}
-		if found(&e) {
+		if stop(&e) {
 			return nil
 		}
 	}
@@ -269,7 +283,7 @@ func newMigrateProcess(s Setup) *cobra.Command {
 	var state int64
 	var steps int
 	var every time.Duration
-	var resume bool
+	var resume, moves bool
 	c := &cobra.Command{
 		Use: "process", Short: "Compute until standard input ends", Hidden: true, Args: terminal.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
@@ -280,19 +294,24 @@ func newMigrateProcess(s Setup) *cobra.Command {
 			var cancel context.CancelFunc
 			m.ctx, cancel = context.WithCancel(c.Context())
 			defer cancel()
-			if dir != "" {
+			if dir != "" || moves {
 				go func() { // ends with the process
 					_, _ = io.Copy(io.Discard, c.InOrStdin())
 					cancel()
 				}()
 			}
-			return migrating(m, weft.Checkpoint{Dir: dir, Every: every, Resume: resume}, state, steps, json.NewEncoder(c.OutOrStdout()))
+			held := steps
+			if moves {
+				held = steps - 1
+			}
+			return migrating(m, weft.Checkpoint{Dir: dir, Every: every, Resume: resume}, state, steps, held, json.NewEncoder(c.OutOrStdout()))
 		},
 	}
 	c.Flags().Int64Var(&state, "bytes", 1<<20, "size of the state")
 	c.Flags().IntVar(&steps, "steps", 6, "steps of the computation")
 	c.Flags().StringVar(&dir, "dir", "", "`folder` of checkpoints; none keeps nothing")
 	c.Flags().DurationVar(&every, "every", 10*time.Second, "least time between two checkpoints")
+	c.Flags().BoolVar(&moves, "moves", false, "leave the last step to another process: wait for the end of standard input before it")
 	c.Flags().BoolVar(&resume, "resume", false, "go on from the checkpoint in the folder")
 	return c
 }
@@ -301,8 +320,9 @@ func newMigrateProcess(s Setup) *cobra.Command {
 // computes depends on where the state is cut.
 const migrateTasks = 16
 
-// migrating computes and writes what happens. That it was told to stop is no error.
-func migrating(m *meter, keep weft.Checkpoint, state int64, steps int, out *json.Encoder) (err error) {
+// migrating computes and writes what happens. It waits to be told to stop before step held, if there
+// is such a step. That it was told to stop is no error.
+func migrating(m *meter, keep weft.Checkpoint, state int64, steps, held int, out *json.Encoder) (err error) {
 	events := make(chan migrateEvent, 16) // checkpoints are told by a goroutine of the runtime
 	wrote := make(chan error, 1)
 	go func() {
@@ -344,6 +364,10 @@ func migrating(m *meter, keep weft.Checkpoint, state int64, steps int, out *json
 		return err
 	}
 	err = rt.Steps(m.ctx, weft.Keep{Name: "migrate"}, steps, []weft.Binding{data.As("state")}, func(ctx context.Context, i int) error {
+		if i == held {
+			<-ctx.Done()
+			return ctx.Err()
+		}
 		events <- migrateEvent{Event: "begin", Done: i}
 		if _, err := ready.Run(ctx); err != nil {
 			return err

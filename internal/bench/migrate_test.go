@@ -1,10 +1,13 @@
 package bench
 
 import (
+	"errors"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A computation that moves to another process, on other devices, ends with the bytes of one
@@ -25,6 +28,28 @@ func TestBenchMigrate(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v is left, %v", left, err)
+	}
+	// A process that is told to move late does not do the last step: there is one to go on with.
+	late := migrate{from: "cpu/2", to: "cpu", steps: 4, every: time.Hour}
+	folder := filepath.Join(dir, "late")
+	p, err := late.start(t.Context(), late.from, 1<<20, "--dir", folder, "--moves")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.until(func(e *migrateEvent) bool { return e.Event == "step" && e.Done == 3 }); err != nil {
+		t.Fatal(err)
+	}
+	row := migrateRow{State: 1 << 20, Done: 3}
+	if err := errors.Join(p.stop(), p.end(func(e *migrateEvent) {
+		if e.Event == "step" || e.Event == "begin" || e.Event == "result" {
+			t.Errorf("it went on: %+v", e)
+		}
+	}), late.arrive(t.Context(), folder, time.Now(), &row)); err != nil || row.Kept != 3 || len(row.Digest) != 64 {
+		t.Errorf("%+v, %v", row, err)
+	}
+	// Where all is done already there is no step to measure.
+	if err := late.arrive(t.Context(), folder, time.Now(), &row); err == nil || !strings.Contains(err.Error(), "before it had done a step") {
+		t.Errorf("with nothing left to do: %v", err)
 	}
 	refused(t, "--bytes 5", "migrate", "--bytes", "5")
 	refused(t, "--steps 3", "migrate", "--steps", "3")
