@@ -78,8 +78,9 @@ func (r *Runtime) Probe(ctx context.Context, device string) (m DeviceMetrics, er
 // Recover has a device that is lost or broken brought back now, by the rungs of the recovery
 // ladder, and returns when it is back, or with why that cannot be done. Weft does the same by
 // itself after a loss, and again after a pause when all rungs have failed. For a suspect device
-// it waits until its probes have cleared it, or until it was given up and is back from that. For
-// a device that is healthy or drained it does nothing. ctx ends the wait and not the attempt.
+// it waits until its probes have cleared it, or until it was given up and is back from that; that it
+// is drained meanwhile is an error. For a device that is healthy or drained it does nothing. ctx ends
+// the wait and not the attempt.
 func (r *Runtime) Recover(ctx context.Context, device string) error {
 	need("Recover", ctx, true)
 	return r.about("recover", device, func(id machine.DeviceID) error { return r.x.Recover(ctx, id) })

@@ -308,3 +308,27 @@ func TestRecoverSuspect(t *testing.T) {
 		equal(t, "state when it was answered", r.state(0), want)
 	}
 }
+
+// Who asks for a suspect device to be recovered is told that it is drained meanwhile, and for what.
+func TestRecoverSuspectDrained(t *testing.T) {
+	for _, accused := range []error{nil, errors.New("its results are wrong")} {
+		r := newRig(t, cpus(2), engine.Options{Health: probeRules(50 * ms)})
+		r.probe = func(dev machine.DeviceID) error {
+			if dev == 0 {
+				return errSick
+			}
+			return nil
+		}
+		r.until("suspect", func() bool { return r.state(0) == "suspect" })
+		var answers []error
+		r.step(engine.Event{Kind: engine.Revive, Answer: func(err error) { answers = append(answers, err) }})
+		r.step(engine.Event{Kind: engine.Drain, Err: accused})
+		if len(answers) != 1 || answers[0] == nil || !strings.Contains(answers[0].Error(), "drained") {
+			t.Fatalf("drained for %v: answered with %v", accused, answers)
+		}
+		if accused != nil {
+			is(t, answers[0], accused)
+		}
+		equal(t, "state", r.state(0), "draining")
+	}
+}

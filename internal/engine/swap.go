@@ -19,6 +19,7 @@ var (
 	errSameDevice = errors.New("a device cannot take its own place")
 	errNoLadder   = errors.New("recovery is off (fault_tolerance)")
 	errNever      = errors.New("it cannot be brought back: no rung of the ladder is for it")
+	errUncleared  = errors.New("it was drained before its probes had cleared it; undrain it to have it probed again")
 	errNoLink     = errors.New("no link leads away from its memory")
 )
 
@@ -131,7 +132,7 @@ func (e *Engine) letIn(dev machine.DeviceID) {
 }
 
 // reviveAsked starts the ladder of a broken device because a caller asked for it. Who asks for a
-// suspect device is answered when its probes have cleared it, or the ladder has given up.
+// suspect device is answered when its probes have cleared it, it is drained, or the ladder has given up.
 func (e *Engine) reviveAsked(ev *Event) {
 	d := &e.devs[ev.Device]
 	switch {
@@ -171,7 +172,11 @@ func (e *Engine) drain(dev machine.DeviceID) {
 		return
 	}
 	d.health.unproven = false
-	answerAll(&d.wakers, nil)
+	why := errUncleared // callers wait here only for a suspect device
+	if d.accused != nil {
+		why = fmt.Errorf("%w: %w", why, d.accused)
+	}
+	answerAll(&d.wakers, why)
 	e.setState(dev, Draining)
 	e.situation.Devices[dev].Accepts = false
 	e.dirty(dev)
