@@ -32,9 +32,8 @@ const (
 	HighPriority                   // 99 times of a hundred
 )
 
-// sigmas is how many standard deviations above the median a normal distribution has to be
-// looked at for a priority.
-func (p Priority) sigmas() float64 {
+// quantile returns the standard normal quantile of the chance that a priority stands for.
+func (p Priority) quantile() float64 {
 	switch p {
 	case LowPriority:
 		return 0
@@ -65,10 +64,11 @@ type Requirement struct {
 // does not suffice, or on which even all units are too slow, is refused, and the error, which
 // wraps ErrNoDevice, says why for each.
 func (m *Model) Require(r Load, on *machine.Machine) (Requirement, error) {
-	if r.Batch < 1 || !(r.Complexity > 0) || !(r.Latency >= 0) || !(r.Throughput >= 0) || math.IsInf(r.Complexity*r.Throughput, 0) || r.Priority < NormalPriority || r.Priority > HighPriority {
-		return Requirement{}, fmt.Errorf("plan: bad load %+v: batch and complexity are above 0, latency and throughput not negative", r)
+	ops := float64(r.Batch) * r.Complexity
+	if r.Batch < 1 || !(ops > 0) || !(r.Latency >= 0) || !(r.Throughput >= 0) || math.IsInf(ops, 0) || math.IsInf(r.Throughput, 0) || r.Priority < NormalPriority || r.Priority > HighPriority {
+		return Requirement{}, fmt.Errorf("plan: bad load %+v: batch and complexity are above 0, latency and throughput not negative, and all but the latency are finite", r)
 	}
-	need, ok := m.needFor(r.Workload, float64(r.Batch)*r.Complexity)
+	need, ok := m.needFor(r.Workload, ops)
 	if !ok {
 		return Requirement{}, fmt.Errorf("plan: %w: %q; weft bench predict --record --only %s does", ErrUnknownWorkload, r.Workload, r.Workload)
 	}
@@ -95,6 +95,9 @@ func (m *Model) requireOn(r *Load, need Need, on *machine.Machine, id machine.De
 	if !e.Fits {
 		return q, 0, errors.New(e.Why)
 	}
+	if !e.valid() {
+		return q, 0, fmt.Errorf("a batch of %.3g operations is too far from what was recorded to be predicted", need.Flops)
+	}
 	if room := roomOf(on, id); room > 0 && need.PeakBytes > room {
 		return q, 0, fmt.Errorf("a batch needs %s and there are %s", sizeText(need.PeakBytes), sizeText(room))
 	}
@@ -106,7 +109,7 @@ func (m *Model) requireOn(r *Load, need Need, on *machine.Machine, id machine.De
 	if r.Throughput > 0 {
 		allowed = min(allowed, float64(r.Batch)/r.Throughput)
 	}
-	sure := e.Median * math.Exp(e.sigma()*r.Priority.sigmas())
+	sure := e.Median * math.Exp(e.sigma()*r.Priority.quantile())
 	units := cmp.Or(on.Devices[id].ComputeUnits, 1)
 	if part = sure / allowed; part > 1 {
 		return q, 0, fmt.Errorf("a batch takes up to %.3g s there and %.3g s are allowed", sure, allowed)
@@ -119,8 +122,7 @@ func (m *Model) requireOn(r *Load, need Need, on *machine.Machine, id machine.De
 // sigma is the standard deviation of the time on logarithms, where the interval is taken to
 // be that of a normal distribution.
 func (e *Estimate) sigma() float64 {
-	const sigmas = 1.6448536269514722 // hold nine of ten
-	return max(math.Log(e.High/e.Median)/sigmas, 1e-9)
+	return max(math.Log(e.High/e.Median)/z90, 1e-9)
 }
 
 // within is the chance that the time is at most so many seconds.
@@ -171,7 +173,8 @@ func (m *Model) needFor(workload string, ops float64) (n Need, ok bool) {
 		Upload:   follow(func(n *Need) float64 { return n.Upload }),
 		Download: follow(func(n *Need) float64 { return n.Download }),
 	}
-	n.PeakBytes = int64(math.Ceil(follow(func(n *Need) float64 { return float64(n.PeakBytes) })))
-	n.HostBytes = int64(n.Upload + n.Download)
+	const most = 1 << 62 // more than any memory, and a number of bytes still
+	n.PeakBytes = int64(min(math.Ceil(follow(func(n *Need) float64 { return float64(n.PeakBytes) })), most))
+	n.HostBytes = int64(min(n.Upload+n.Download, most))
 	return n, true
 }

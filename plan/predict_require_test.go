@@ -128,10 +128,33 @@ func TestRequireRefuses(t *testing.T) {
 		"workload": {Load{Workload: "none", Batch: 1, Complexity: 1}, rec.Machine, ErrUnknownWorkload, "--record"},
 		"batch":    {Load{Workload: "w0", Complexity: 1}, rec.Machine, nil, "batch"},
 		"nan":      {Load{Workload: "w0", Batch: 1, Complexity: math.NaN()}, rec.Machine, nil, "complexity"},
+		"infinite": {Load{Workload: "w0", Batch: 1, Complexity: math.Inf(1)}, rec.Machine, nil, "finite"},
+		"product":  {Load{Workload: "w0", Batch: 1 << 40, Complexity: 1e300}, rec.Machine, nil, "finite"},
+		"often":    {Load{Workload: "w0", Batch: 1, Complexity: 1e9, Throughput: math.Inf(1)}, rec.Machine, nil, "finite"},
+		"huge":     {Load{Workload: "w0", Batch: 1, Complexity: 1e200}, rec.Machine, ErrNoDevice, "TB of host memory"},
+		"largest":  {Load{Workload: "w0", Batch: 1, Complexity: math.MaxFloat64}, rec.Machine, ErrNoDevice, ""},
 	} {
 		_, err := m.Require(c.l, c.on)
 		if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+	lean := peaked("a", 1, 1) // it needs no memory
+	for i := range lean.Points {
+		lean.Points[i].Peak, lean.Points[i].Upload, lean.Points[i].Download = 0, 0, 0
+	}
+	long := Load{Workload: "w0", Batch: 1, Complexity: math.MaxFloat64}
+	if _, err := Learn([]*Recording{lean}, nil).Require(long, lean.Machine); !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "too far") {
+		t.Errorf("a load that takes for ever: %v", err)
+	}
+	// However large a load is, what is required of it is a number.
+	for exponent := -320.0; exponent < 309; exponent++ {
+		for _, throughput := range []float64{0, 1e-9, 1e300} {
+			l := Load{Workload: "w0", Batch: 3, Complexity: math.Pow(10, exponent), Throughput: throughput}
+			q, err := m.Require(l, rec.Machine)
+			if err == nil && (!q.Seconds.valid() || q.Bytes < 0 || q.Units < 1 || !(q.Confidence >= 0 && q.Confidence <= 1)) {
+				t.Fatalf("%+v: %+v", l, q)
+			}
 		}
 	}
 }
