@@ -22,7 +22,7 @@ type Fleet struct {
 	here   int // of them are one's own, and not for rent
 	units  []*unit
 	jobs   map[int]*running
-	queue  []int // jobs that no machine is promised to, the earliest deadline first
+	queue  []int // jobs that no machine is promised to
 	avoid  []avoided
 	nextID int
 }
@@ -51,7 +51,8 @@ type FleetJob struct {
 	Move     float64   // seconds to move it by a checkpoint: write, transfer, read
 }
 
-// FleetEvent is something that happened. Exactly one field but Kind and Unit says what.
+// FleetEvent is something that happened: exactly one of Arrived, Done, Ready, Refused and Lost says
+// what.
 type FleetEvent struct {
 	Arrived *FleetJob
 	Done    bool    // the job of Unit is done
@@ -93,6 +94,7 @@ type unit struct {
 	end      float64 // when its job is expected to be done
 	idle     float64 // since when it has none
 	next     []int   // jobs that it is promised to, in the order in which they run: by their deadlines
+	promised float64 // seconds that those take, while promise is at work
 }
 
 type running struct {
@@ -242,9 +244,6 @@ func (f *Fleet) take(now float64, e FleetEvent) {
 func (f *Fleet) enqueue(id int) {
 	f.jobs[id].late = false
 	f.queue = append(f.queue, id)
-	slices.SortStableFunc(f.queue, func(a, b int) int {
-		return cmp.Or(cmp.Compare(f.jobs[a].due(), f.jobs[b].due()), cmp.Compare(a, b))
-	})
 }
 
 // due is when a job must be done; a late one need not be by any time.
@@ -253,6 +252,11 @@ func (j *running) due() float64 {
 		return math.Inf(1)
 	}
 	return j.Deadline
+}
+
+// before reports whether a job overtakes another that the same machine is promised to.
+func (j *running) before(x *running) bool {
+	return j.due() < x.due() || j.late && x.late && j.Deadline < x.Deadline
 }
 
 // rest is how long what is left of a job takes on a kind, 0 where it does not fit.
@@ -270,12 +274,16 @@ func (u *unit) due() float64 {
 func (u *unit) overdue(now float64) bool { return now >= u.due() && (u.job >= 0 || !u.started) }
 
 // recall takes back promises that cannot be kept: of jobs that would be late, because their
-// machine is, and of those that can wait for it no longer. Late jobs are tried anew.
+// machine is, and of those that can wait for it no longer. Late jobs that there is hope for are
+// tried anew.
 func (f *Fleet) recall(now float64) {
 	for _, u := range f.units {
 		at := max(now, u.due())
 		u.next = slices.DeleteFunc(u.next, func(id int) bool {
 			j := f.jobs[id]
+			if j.late && !f.hope(now, j) {
+				return false // it comes after all that are to be in time
+			}
 			if !j.late && at+j.rest(u.kind) <= j.due()+rounding && f.trusts(now, u, j) {
 				at += j.rest(u.kind)
 				return false
@@ -284,6 +292,25 @@ func (f *Fleet) recall(now float64) {
 			return true
 		})
 	}
+}
+
+// hope reports whether a late job may be in time after all: on a machine that has nothing else to
+// do before it, or on one that can be rented.
+func (f *Fleet) hope(now float64, j *running) bool {
+	if now > j.Deadline {
+		return false
+	}
+	for _, u := range f.units {
+		if j.Seconds[u.kind] > 0 && max(now, u.due())+j.rest(u.kind) <= j.Deadline {
+			return true
+		}
+	}
+	for k := f.here; k < len(f.kinds); k++ {
+		if now+(f.kinds[k].Start+j.rest(k)) <= j.Deadline && f.rentable(now, k, j) {
+			return true
+		}
+	}
+	return false
 }
 
 // trusts reports whether a job can be promised to a machine: not to one that is overdue when
@@ -309,6 +336,9 @@ func (f *Fleet) ends(now float64, u *unit, j *running) (end float64, ok bool) {
 	if j.Seconds[u.kind] == 0 || !f.trusts(now, u, j) {
 		return 0, false
 	}
+	if math.IsInf(j.due(), 1) { // behind all others, at the latest
+		return max(now, u.due()) + u.promised + j.rest(u.kind), true
+	}
 	at, placed := max(now, u.due()), false
 	put := func(x *running) bool {
 		at += x.rest(u.kind)
@@ -316,6 +346,9 @@ func (f *Fleet) ends(now float64, u *unit, j *running) (end float64, ok bool) {
 	}
 	for _, id := range u.next {
 		x := f.jobs[id]
+		if math.IsInf(x.due(), 1) {
+			break // no later one can be late
+		}
 		if !placed && j.due() < x.due() {
 			if placed = true; !put(j) {
 				return 0, false
@@ -333,10 +366,19 @@ func (f *Fleet) ends(now float64, u *unit, j *running) (end float64, ok bool) {
 	return end, true
 }
 
-// promise gives machines to the jobs that have none: of those that do it in time the cheapest
+// promise gives machines to the jobs that have none, the earliest deadline first: of those that do it in time the cheapest
 // that is idle, or else the one that is done first. If there is none, one is rented; if that
 // would be late too, the job waits for whichever is done first.
 func (f *Fleet) promise(now float64, out []FleetAction) []FleetAction {
+	slices.SortFunc(f.queue, func(a, b int) int {
+		return cmp.Or(cmp.Compare(f.jobs[a].due(), f.jobs[b].due()), cmp.Compare(a, b))
+	})
+	for _, u := range f.units {
+		u.promised = 0
+		for _, id := range u.next {
+			u.promised += f.jobs[id].rest(u.kind)
+		}
+	}
 	var stuck []int
 	for _, id := range f.queue {
 		j := f.jobs[id]
@@ -358,10 +400,11 @@ func (f *Fleet) promise(now float64, out []FleetAction) []FleetAction {
 			}
 		}
 		at := len(u.next)
-		for at > 0 && j.due() < f.jobs[u.next[at-1]].due() {
+		for at > 0 && j.before(f.jobs[u.next[at-1]]) {
 			at--
 		}
 		u.next = slices.Insert(u.next, at, id)
+		u.promised += j.rest(u.kind)
 	}
 	f.queue = stuck
 	return out

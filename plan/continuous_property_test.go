@@ -316,3 +316,34 @@ func TestFleetAvoidsForDecayingTime(t *testing.T) {
 		t.Errorf("%d refusals, %v at a time", refusals, most)
 	}
 }
+
+// Thousands of jobs that are late, and a machine that is lost with a third of them: each runs, by
+// their deadlines. A Step that took time by the square of their number would not end here.
+func TestFleetManyLate(t *testing.T) {
+	const n = 3000
+	f := NewFleet([]Machines{{Name: "here", Count: 3, Hourly: 0.05}, {Name: "rented", Count: 5, Hourly: 1, Start: 60}}, 1, DefaultFleetRules())
+	var events []FleetEvent
+	for i := range n { // the last is the most urgent
+		events = append(events, FleetEvent{Arrived: &FleetJob{ID: i, Deadline: 1 + float64(n-i)*1e-6, Seconds: []float64{100, 200}}})
+	}
+	left, lost := n, false
+	ran := make([]int, n)
+	for now := 0.0; left > 0; now += 100 {
+		actions := f.Step(now, events...)
+		if events = nil; len(actions) == 0 {
+			t.Fatalf("at %v s %d of %d jobs wait", now, left, n)
+		}
+		for _, a := range actions {
+			if ran[a.Job]++; a.Verb != Launch || ran[a.Job] > 1 || a.Job < left-10 {
+				t.Fatalf("at %v s with %d jobs left: %+v", now, left, a)
+			}
+			e := FleetEvent{Unit: a.Unit, Done: true}
+			if left--; !lost && left == n/2 {
+				e.Done, e.Lost, ran[a.Job] = false, true, 0
+				lost = true
+				left++
+			}
+			events = append(events, e)
+		}
+	}
+}
