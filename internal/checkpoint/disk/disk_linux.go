@@ -42,8 +42,8 @@ func flush(f *os.File) error {
 // largePage is the size of a large page of most machines.
 const largePage = 2 << 20
 
-// preferLarge asks for large pages for memory that was not used yet. Without them all is the same
-// but slower.
+// preferLarge asks for large pages for memory. Those that were used before stay small until the
+// system joins them. Without large pages all is the same but slower.
 func preferLarge(b []byte) {
 	lo := -uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (largePage - 1)
 	if n := (uintptr(len(b)) - lo) &^ (largePage - 1); uintptr(len(b)) > lo && n > 0 {
