@@ -124,7 +124,7 @@ func (r *Reservations) offer(d Demand, on machine.DeviceID, now float64, c Condi
 	whole := roomOf(r.m, on)
 	room := int64(float64(whole) * (1 - r.limits.Margin))
 	more := dev.PowerWatts * d.Utilisation
-	const rounding = 1e-9
+	const slack = 1e-9 // sums of the same parts may differ by so much
 	switch seconds := d.Seconds[on]; {
 	case c.Down:
 		return Reservation{}, errors.New("it takes no work")
@@ -134,9 +134,9 @@ func (r *Reservations) offer(d Demand, on machine.DeviceID, now float64, c Condi
 		return Reservation{}, fmt.Errorf("it has %.0f °C, and the limit is %.0f", c.Celsius, r.limits.Celsius)
 	case whole > 0 && d.Bytes > room-bytes:
 		return Reservation{}, fmt.Errorf("the job needs %s and %s of %s are free", sizeText(d.Bytes), sizeText(max(room-bytes, 0)), sizeText(whole))
-	case part+d.Utilisation > r.limits.Utilisation+rounding:
+	case part+d.Utilisation > r.limits.Utilisation+slack:
 		return Reservation{}, fmt.Errorf("jobs have %.0f %% of it, this one wants %.0f %%, and the limit is %.0f %%", 100*part, 100*d.Utilisation, 100*r.limits.Utilisation)
-	case r.limits.Watts > 0 && watts+more > r.limits.Watts+rounding:
+	case r.limits.Watts > 0 && watts+more > r.limits.Watts+slack:
 		return Reservation{}, fmt.Errorf("the machine draws up to %.0f W, this job up to %.0f more, and the limit is %.0f", watts, more, r.limits.Watts)
 	default:
 		// Others on the device share its memory's rate and its caches: it is taken to be as

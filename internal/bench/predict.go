@@ -194,13 +194,13 @@ func writeGrid(w io.Writer, all []*plan.Recording, sizes []plan.Judged) {
 		}
 	}
 	for _, name := range catalog.Names() {
-		row, any := []any{name}, false
+		row, judged := []any{name}, false
 		for _, label := range labels {
 			some := slices.DeleteFunc(slices.Clone(sizes), func(j plan.Judged) bool { return j.Workload != name || j.Label != label })
 			near := slices.DeleteFunc(slices.Clone(some), func(j plan.Judged) bool { return j.Off() > 0.1 })
-			row, any = append(row, fmt.Sprintf("%d of %d", len(near), len(some))), any || len(some) > 0
+			row, judged = append(row, fmt.Sprintf("%d of %d", len(near), len(some))), judged || len(some) > 0
 		}
-		if any {
+		if judged {
 			table = append(table, row)
 		}
 	}
