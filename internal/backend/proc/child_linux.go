@@ -55,8 +55,8 @@ type child struct {
 	cmd  *exec.Cmd
 	conn *conn
 	// answer limits the time from a request to its answer, end that from being asked
-	// to end to doing so.
-	answer, end time.Duration
+	// to end to doing so, reap that from being killed to vanishing.
+	answer, end, reap time.Duration
 
 	// A worker's: see ring_linux.go. The memory goes when the owner says so.
 	rings                 []byte
@@ -76,7 +76,8 @@ type child struct {
 	talk  allowance     // for what it prints and logs
 
 	readers sync.WaitGroup
-	exited  chan struct{} // closed when the process is reaped and all readers have ended
+	reaped  chan struct{} // closed when the process is
+	exited  chan struct{} // closed when all readers have ended besides
 }
 
 type reply struct {
@@ -93,7 +94,7 @@ func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err
 		}
 		argv = []string{"/proc/self/exe"}
 	}
-	c := &child{role: role, log: log, answer: o.Answer, end: o.End / 2, calls: make(map[int]chan reply), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{})}
+	c := &child{role: role, log: log, answer: o.Answer, end: o.End / 2, reap: reapWait, calls: make(map[int]chan reply), reaped: make(chan struct{}), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{})}
 	c.cmd = exec.Command(argv[0], argv[1:]...)
 	c.cmd.Env = append(cleaned(c.cmd.Environ(), o.Env), roleVar+"="+role)
 	if o.Confined {
@@ -314,6 +315,7 @@ func (c *child) live(out *os.File, started chan<- error) {
 		return
 	}
 	_ = c.cmd.Wait() // how it ended is in ProcessState
+	close(c.reaped)
 	c.conn.close()
 	// What it printed is there already. Its own children may hold the pipe, and that it ends
 	// is told late by the Go runtime where all its threads are busy: echo is not to wait.
@@ -338,7 +340,7 @@ func (c *child) kill(cause error) {
 
 // why says how the child ended. It is called after exited.
 func (c *child) why() error {
-	return c.because(c.cmd.ProcessState.String())
+	return c.because(c.ending().String())
 }
 
 // because says how the child ends, and why if it was killed for a reason.
@@ -354,16 +356,15 @@ func (c *child) because(how string) error {
 	return fmt.Errorf("%s process %d: %w", c.role, c.pid(), c.cause)
 }
 
-// fell reports whether the child ended by itself, as by a crash of what it ran, and was not
-// killed. It is called after exited.
-func (c *child) fell() bool {
+// fell reports whether the child, which ends as it is told, does so by itself, as by a crash of
+// what it ran, and was not killed.
+func (c *child) fell(e ending) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	how, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	return ok && (c.cause == nil || errors.Is(c.cause, errStopped)) && !(how.Signaled() && how.Signal() == syscall.SIGKILL)
+	return e.known && !e.killed() && (c.cause == nil || errors.Is(c.cause, errStopped))
 }
 
-// alive reports whether the child has not been reaped.
+// alive reports whether the child has not been reaped, or is still being read from.
 func (c *child) alive() bool {
 	select {
 	case <-c.exited:
@@ -473,7 +474,7 @@ func (c *child) finish() bool {
 	select {
 	case <-c.exited:
 		return true
-	case <-time.After(reapWait):
+	case <-time.After(c.reap):
 		c.log.Warn("a killed child has not ended; going on without it", "role", c.role, "pid", c.pid())
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -56,29 +57,80 @@ func membarrier(command uintptr) error {
 }
 
 // harmless reports whether nothing of a worker can run any more although its process has not
-// ended. Its threads were told to end before the first of them did, and end when they next enter
-// the kernel: those that run on a core are interrupted. A worker that ended by itself is not
-// judged before it is known how.
-func (d *device) harmless(w *child) bool {
-	return d.origin.found.InProcess && killed(w.pid()) && membarrier(barrierGlobal) == nil
+// ended, and how it ends. Its threads were told to end before the first of them did, and end when
+// they next enter or leave the kernel: those that run on a core are interrupted. A thread inside of a
+// system call may go on there for a moment, and write to the memory that the call was given. That
+// is the worker's own, or such as abort holds until the process is gone: of what others see,
+// launches are given nothing, and copies know where they write to. A worker that ended by itself
+// is not judged before it is known how.
+func (d *device) harmless(w *child) (ending, bool) {
+	if !d.origin.found.InProcess || !w.alive() {
+		return ending{}, false
+	}
+	e := w.ending()
+	return e, e.killed() && membarrier(barrierGlobal) == nil
 }
 
-// killedText is what the state of a process says that was ended by SIGKILL.
-var killedText = "signal: " + syscall.SIGKILL.String()
+// ending is how a process has ended or is about to.
+type ending struct {
+	over   bool // it has, and everything it said was read
+	known  bool // status is known
+	status syscall.WaitStatus
+}
 
-// killed reports whether a child that was not waited for yet is being ended by SIGKILL. It does
-// not where the system does not say.
-func killed(pid int) bool {
+func (e ending) killed() bool {
+	return e.known && e.status.Signaled() && e.status.Signal() == syscall.SIGKILL
+}
+
+// String says it in the words of os.ProcessState.
+func (e ending) String() string {
+	switch {
+	case !e.known:
+		return "ended in an unknown way"
+	case e.status.Signaled():
+		return "signal: " + e.status.Signal().String()
+	}
+	return fmt.Sprintf("exit status %d", e.status.ExitStatus())
+}
+
+// ending returns how the child has ended or is about to, so far as that is known.
+func (c *child) ending() ending {
+	e := ending{over: !c.alive()}
+	select {
+	case <-c.reaped:
+	default:
+		var there bool
+		if e.status, there = statusOf(c.pid()); there {
+			e.known = e.status != 0
+			return e
+		}
+		select { // it has just been waited for
+		case <-c.reaped:
+		case <-time.After(lostWait):
+			return e
+		}
+	}
+	if state := c.cmd.ProcessState; state != nil { // nil if another has waited for it
+		e.status, e.known = state.Sys().(syscall.WaitStatus)
+	}
+	return e
+}
+
+// statusOf returns the status that the parent of a process will wait for, 0 while there is none or
+// where the system does not say, and whether the process is there.
+func statusOf(pid int) (_ syscall.WaitStatus, there bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return false
+		return 0, false
 	}
-	// The status that a parent will wait for is the last of the fields.
+	// It is the last of the fields.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) == 0 {
-		return false
+		return 0, true
 	}
 	status, err := strconv.ParseUint(string(fields[len(fields)-1]), 10, 32)
-	how := syscall.WaitStatus(status)
-	return err == nil && how.Signaled() && how.Signal() == syscall.SIGKILL
+	if err != nil {
+		return 0, true
+	}
+	return syscall.WaitStatus(status), true
 }

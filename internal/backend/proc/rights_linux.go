@@ -160,7 +160,8 @@ func hasAny(k uint32, yes, no uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jt: yes, Jf: no, K: k}
 }
 
-func verdict(k uint32) unix.SockFilter {
+// ret ends the filter.
+func ret(k uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k}
 }
 
@@ -170,7 +171,7 @@ func verdict(k uint32) unix.SockFilter {
 // only, tgkill, by which the Go runtime interrupts its threads, reaches those of the process itself
 // only, and prlimit64 reads its own limits only.
 func filter(arch uint32, strict bool, pid uint32) []unix.SockFilter {
-	allow, deny := verdict(unix.SECCOMP_RET_ALLOW), verdict(unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM))
+	allow, deny := ret(unix.SECCOMP_RET_ALLOW), ret(unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM))
 	p := []unix.SockFilter{load(dataArch), equal(arch, 1, 0), deny, load(dataCall)}
 	// Numbers from here on are those of another way to call (x32), which nothing uses.
 	p = append(p, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, Jf: 1, K: 0x40000000}, deny)
@@ -185,7 +186,7 @@ func filter(arch uint32, strict bool, pid uint32) []unix.SockFilter {
 	judge := func(call uint32, by ...unix.SockFilter) {
 		p = append(append(p, equal(call, 0, uint8(len(by)))), by...)
 	}
-	judge(unix.SYS_CLONE3, verdict(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
+	judge(unix.SYS_CLONE3, ret(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
 	if strict {
 		judge(unix.SYS_CLONE, load(dataArgs), hasAny(namespaces, 1, 0), hasAny(unix.CLONE_THREAD, 1, 0), deny, allow)
 		judge(unix.SYS_TGKILL, load(dataArgs), equal(pid, 1, 0), deny, allow)

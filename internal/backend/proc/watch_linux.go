@@ -36,8 +36,8 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 	defer close(ended)
 	h := w.completions.h
 	defer func() {
-		if w.alive() && d.harmless(w) {
-			d.lose(w, true)
+		if e, ok := d.harmless(w); ok {
+			d.lose(w, e)
 		}
 	}()
 	// A worker may have completed something before this goroutine first runs: the
@@ -120,8 +120,8 @@ func (d *device) awaitEnd(w *child, watched <-chan struct{}) {
 	case <-w.doom:
 	}
 	if w.alive() {
-		wait := reapWait
 		d.mu.Lock()
+		wait := w.reap
 		if d.w == w && d.fault != nil {
 			wait = lostWait
 		}
@@ -130,22 +130,22 @@ func (d *device) awaitEnd(w *child, watched <-chan struct{}) {
 		case <-w.exited:
 		case <-time.After(wait):
 			d.log.Info("a killed worker has not ended; going on without it", "pid", w.pid(), "after", wait)
-			d.lose(w, true)
+			d.lose(w, w.ending())
 			<-w.exited
 		}
 	}
 	w.completions.wake() // so that the watcher looks up
 	<-watched
-	d.lose(w, false)
+	d.lose(w, w.ending())
 	d.mu.Lock()
 	d.quit(w)
 	d.mu.Unlock()
 	w.unmap()
 }
 
-// lose ends the operations in flight on a worker. mayStillRun says that its process has
-// not ended: the memory it may write to is then not used again before it has.
-func (d *device) lose(w *child, mayStillRun bool) {
+// lose ends the operations in flight on a worker that ends as it is told. While its process has
+// not ended, the memory it may write to is not used again.
+func (d *device) lose(w *child, e ending) {
 	d.mu.Lock()
 	if d.w != w {
 		d.mu.Unlock()
@@ -164,9 +164,9 @@ func (d *device) lose(w *child, mayStillRun bool) {
 	for _, l := range d.lanes {
 		d.finish(l)
 	}
-	err := d.verdict(w)
+	err := d.verdict(w, e)
 	for _, l := range d.lanes {
-		d.abort(l, err, mayStillRun, w)
+		d.abort(l, err, !e.over, w)
 	}
 	d.board.Abandon(d.homeLane, d.homes)
 	for _, l := range d.lanes {
@@ -199,19 +199,15 @@ func (d *device) lose(w *child, mayStillRun bool) {
 
 // verdict says why a worker is gone, and ends the launch that did it if that is
 // known: the one the inner device blamed, or the only one that was running.
-func (d *device) verdict(w *child) error {
+func (d *device) verdict(w *child, e ending) error {
 	if d.state != up {
 		return fmt.Errorf("proc: %s: %w", d.info.Name, driver.ErrClosed)
 	}
 	if d.fault == nil {
 		cause := errHung
-		if w.alive() {
-			if killed(w.pid()) {
-				cause = w.because(killedText)
-			}
-		} else {
-			cause = w.why()
-			if running := d.running(); d.origin.found.Info.HostMemory && w.fell() && len(running) > 1 {
+		if e.known || e.over {
+			cause = w.because(e.String())
+			if running := d.running(); d.origin.found.Info.HostMemory && w.fell(e) && len(running) > 1 {
 				d.suspect(running)
 			}
 		}
