@@ -14,13 +14,13 @@ import (
 
 // guard watches how much memory is left, and ends the worker with the newest large task
 // before the kernel's OOM killer ends a process of its own choice. It looks at workers whose
-// kernels are functions of the worker itself. Where other programs hold the memory it ends
-// nothing, and says so.
+// kernels are functions of the worker itself. Where those that run have too little to help it
+// ends nothing, and says so.
 type guard struct {
 	o     *Options
 	log   *slog.Logger
 	devs  []*device
-	began map[driver.Wait]time.Time // launches that were running at the last look, since when
+	began map[*device]map[driver.Wait]time.Time // launches that ran at the last look at a device, since when
 	stop  chan struct{}
 	ended chan struct{}
 }
@@ -44,7 +44,7 @@ func watchMemory(o *Options, all []*device, log *slog.Logger) *guard {
 	if o.Reserve <= 0 {
 		return nil
 	}
-	g := &guard{o: o, log: log, began: make(map[driver.Wait]time.Time), stop: make(chan struct{}), ended: make(chan struct{})}
+	g := &guard{o: o, log: log, began: make(map[*device]map[driver.Wait]time.Time), stop: make(chan struct{}), ended: make(chan struct{})}
 	for _, d := range all {
 		if d.origin.found.Info.HostMemory {
 			g.devs = append(g.devs, d)
@@ -83,8 +83,9 @@ func (g *guard) run() {
 			w := of[i]
 			w.kill(fmt.Errorf("ended to keep memory free: %d MiB were left, less than the %d MiB to keep; it had %d MiB and the newest large task",
 				n>>20, g.o.Reserve>>20, all[i].bytes>>20))
-			select { // what it had is free after that
+			select { // what it had is free after that, unless it hangs in the kernel
 			case <-w.exited:
+			case <-time.After(w.reap):
 			case <-g.stop:
 				return
 			}
@@ -123,62 +124,58 @@ type holder struct {
 	began time.Time // when the newest of its tasks did
 }
 
-// largeShare is the part of the reserve that a worker must have to be large: one fourth. The
-// reserve is 5 % of the machine by default, so that a worker which has less holds at most 1/80 of
-// the memory, and is not why it runs out.
-const largeShare = 4
+// heldShare is the part of the reserve that running workers must have together to be why memory runs
+// out: one fourth. The reserve is 5 % of the machine by default, so that those which have less hold
+// at most 1/80 of the memory.
+const heldShare = 4
 
 // victim returns the worker to end when left bytes of memory are free, or -1 with the reason if
 // less than the reserve is left and to end one would not help.
 //
-// A worker is large if it has at least a fourth of the reserve and half as much as the largest.
-// If all large ones together have what is missing from the reserve, the one whose task is the
-// newest is ended, and of equal ones the largest: an old task has done more that would be lost.
-// If they have not, other programs hold the memory, and the system would run out of it all the
-// same.
+// If all workers that run something have together what is missing from the reserve, and a fourth
+// of it, one of the large ones is ended: those with at least half as much as the largest. It
+// is the one whose task is the newest, and of equal ones the largest: an old task has done more
+// that would be lost. If they have not, the system would run out of memory all the same.
 func victim(left, reserve int64, all []holder) (best int, reason string) {
 	if left >= reserve {
 		return -1, ""
 	}
-	if len(all) == 0 {
-		return -1, "no worker runs a task: others hold the memory"
-	}
-	most, large := int64(0), int64(0)
+	most, sum := int64(0), int64(0)
 	for _, h := range all {
-		most = max(most, h.bytes)
+		most, sum = max(most, h.bytes), sum+max(h.bytes, 0)
+	}
+	if short := reserve - left; sum < max(short, reserve/heldShare, 1) {
+		return -1, fmt.Sprintf("no running worker has it: %d have %d MiB in all, and %d MiB are missing", len(all), sum>>20, short>>20)
 	}
 	best = -1
 	for i, h := range all {
-		if h.bytes <= 0 || h.bytes < most/2 || h.bytes < reserve/largeShare {
+		if h.bytes <= 0 || h.bytes < most/2 {
 			continue
 		}
-		large += h.bytes
 		if best < 0 || h.began.After(all[best].began) || h.began.Equal(all[best].began) && h.bytes > all[best].bytes {
 			best = i
 		}
 	}
-	switch short := reserve - left; {
-	case best < 0:
-		return -1, fmt.Sprintf("the largest worker has %d MiB, less than a fourth of the reserve: others hold the memory", most>>20)
-	case large < short:
-		return -1, fmt.Sprintf("large workers have %d MiB in all, and %d MiB are missing: others hold the memory", large>>20, short>>20)
-	}
 	return best, ""
 }
 
-// look returns the workers that run something. A launch counts as begun when it is first seen.
+// look returns the workers that run something. A launch counts as begun when it is first seen. A
+// device that is busy is left out, and looked at the next time.
 func (g *guard) look(now time.Time) (all []holder, of []*child) {
-	seen := make(map[driver.Wait]time.Time)
 	for _, d := range g.devs {
 		w := d.serving.Load()
-		if w == nil || !d.lockSoon() {
+		if w == nil {
+			delete(g.began, d)
 			continue
 		}
-		newest := time.Time{}
+		if !d.lockSoon() {
+			continue
+		}
+		newest, seen := time.Time{}, make(map[driver.Wait]time.Time)
 		if d.w == w && d.state == up {
 			for _, l := range d.running() {
 				at := driver.Wait{Lane: l.id, Seq: l.oldest().seq}
-				began, known := g.began[at]
+				began, known := g.began[d][at]
 				if !known {
 					began = now
 				}
@@ -189,11 +186,11 @@ func (g *guard) look(now time.Time) (all []holder, of []*child) {
 			}
 		}
 		d.mu.Unlock()
+		g.began[d] = seen
 		if !newest.IsZero() {
 			all, of = append(all, holder{private(w.pid()), newest}), append(of, w)
 		}
 	}
-	g.began = seen
 	return all, of
 }
 

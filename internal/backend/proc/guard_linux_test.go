@@ -119,7 +119,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// Where others hold the memory no worker is ended, and the log says why.
+// Where no worker has the memory none is ended, and the log says why.
 func TestGuardOthers(t *testing.T) {
 	var left atomic.Int64
 	left.Store(1 << 50)
@@ -136,7 +136,7 @@ func TestGuardOthers(t *testing.T) {
 	left.Store(1 << 39)
 	eventually(t, "a report", func() bool {
 		text := r.log.String()
-		return strings.Contains(text, "memory is short, and no worker is ended for it") && strings.Contains(text, "others hold the memory")
+		return strings.Contains(text, "memory is short, and no worker is ended for it") && strings.Contains(text, "no running worker has it")
 	})
 	if err := os.Remove(there); err != nil {
 		t.Fatal(err)
