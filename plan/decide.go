@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/text"
 )
 
@@ -99,6 +100,12 @@ func Decide(r Request, c *Catalogue, p Predictor) (*Decision, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
+	if p == nil {
+		return nil, fmt.Errorf("%w: the predictor is nil; a *Model is one", ErrRequest)
+	}
+	if r.Rent && c == nil {
+		return nil, fmt.Errorf("%w: machines may be rented and the catalogue is nil; Shipped returns one", ErrRequest)
+	}
 	w := &weighing{Request: r, predictor: p, known: make(map[place]Estimate), unfit: make(map[string]string)}
 	w.local()
 	if r.Rent {
@@ -129,6 +136,12 @@ func (r *Request) check() error {
 		if !(x.value >= 0) || math.IsInf(x.value, 1) { // written so that NaN fails
 			return fmt.Errorf("%w: %s is %v; expected a number that is not negative", ErrRequest, x.name, x.value)
 		}
+	}
+	if n.Unit >= graph.NumUnits {
+		return fmt.Errorf("%w: unit %d; expected one of package graph, below %d", ErrRequest, n.Unit, graph.NumUnits)
+	}
+	if n.LeastBytes < 0 || n.LeastBytes > n.PeakBytes {
+		return fmt.Errorf("%w: least memory is %d bytes and peak memory %d; expected the least to be 0 or more, and no more than the peak", ErrRequest, n.LeastBytes, n.PeakBytes)
 	}
 	if r.Objective != Cheapest && r.Objective != Fastest {
 		return fmt.Errorf("%w: %w", ErrRequest, text.Unknown("objective", string(r.Objective), []string{string(Cheapest), string(Fastest)}))

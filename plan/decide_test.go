@@ -127,12 +127,26 @@ func TestBadRequests(t *testing.T) {
 		"objective":  func(r *Request) { r.Objective = "best" },
 		"count":      func(r *Request) { r.Here[0].Count = 0 },
 		"assumption": func(r *Request) { r.Assume.Uplink = 0 },
+		"unit":       func(r *Request) { r.Need.Unit = 99 },
+		"least":      func(r *Request) { r.Need.LeastBytes = r.Need.PeakBytes + 1 },
+		"negative":   func(r *Request) { r.Need.LeastBytes = -1 },
 	} {
 		r := job()
 		change(&r)
 		if _, err := Decide(r, Shipped(), sheet{}); !errors.Is(err, ErrRequest) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if _, err := Decide(job(), Shipped(), nil); !errors.Is(err, ErrRequest) {
+		t.Errorf("no predictor: %v", err)
+	}
+	if _, err := Decide(job(), nil, sheet{}); !errors.Is(err, ErrRequest) {
+		t.Errorf("no catalogue: %v", err)
+	}
+	here := job()
+	here.Rent = false
+	if _, err := Decide(here, nil, sheet{}); err != nil {
+		t.Errorf("no catalogue where none is used: %v", err)
 	}
 	c := Shipped()
 	c.Instances = append(c.Instances, Instance{Cloud: "a", Type: "b", GPU: "nothing", GPUs: 1, OnDemand: 1})
