@@ -110,12 +110,24 @@ func (m *Model) Beads() int { return len(m.Native) / 3 }
 // different chains, or far enough apart along theirs.
 func (m *Model) Interact(i, j int) bool { return j-i >= ContactSpan || m.chain[i] != m.chain[j] }
 
-// Energy is the potential of a conformation with as many beads.
+// must panics unless a conformation has as many beads as the model.
+func (m *Model) must(x []float64) {
+	if len(x) != len(m.Native) {
+		panic(fmt.Sprintf("protein: a conformation of %d coordinates; the model has %d beads and takes %d", len(x), m.Beads(), len(m.Native)))
+	}
+}
+
+// Energy is the potential of a conformation. It panics unless there are as many beads as the
+// model has.
 func (m *Model) Energy(x []float64) float64 { return m.Forces(nil, x) }
 
 // Forces sets f to the forces on the beads of a conformation, unless f is nil, and returns its
-// potential.
+// potential. It panics unless both have as many beads as the model.
 func (m *Model) Forces(f, x []float64) float64 {
+	m.must(x)
+	if f != nil {
+		m.must(f)
+	}
 	clear(f)
 	push := func(i int, by vector, scale float64) {
 		if f != nil {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -194,5 +195,33 @@ func TestObservables(t *testing.T) {
 	}
 	if r := Rg(m.Native); r < 9 || r > 10.5 {
 		t.Errorf("native Rg %v", r)
+	}
+}
+
+// What a conformation cannot be is refused in words, and one without beads is at distance zero.
+func TestConformationSizes(t *testing.T) {
+	m := open(t, "1CRN")
+	for name, f := range map[string]func(){
+		"a negative helix":       func() { Helix(-1) },
+		"RMSD of unequal":        func() { RMSD(m.Native, m.Native[3:]) },
+		"GDT-TS of unequal":      func() { GDTTS(m.Native[3:], m.Native) },
+		"RMSD of half a bead":    func() { RMSD(m.Native[1:], m.Native[1:]) },
+		"the energy of nothing":  func() { m.Energy(nil) },
+		"forces on too few":      func() { m.Forces(make([]float64, 3), m.Native) },
+		"contacts of too few":    func() { m.Q(m.Native[3:]) },
+		"a contact map of more":  func() { m.ContactMap(append(slices.Clone(m.Native), 0, 0, 0)) },
+		"superposed on a longer": func() { Superposed(m.Native[3:], m.Native) },
+	} {
+		func() {
+			defer func() {
+				if why, ok := recover().(string); !ok || !strings.HasPrefix(why, "protein: ") {
+					t.Errorf("%s: %v", name, why)
+				}
+			}()
+			f()
+		}()
+	}
+	if d, g, r := RMSD(nil, nil), GDTTS(nil, nil), Rg(nil); d != 0 || g != 0 || r != 0 {
+		t.Errorf("no beads: RMSD %v, GDT-TS %v, Rg %v", d, g, r)
 	}
 }

@@ -1,14 +1,19 @@
 package protein
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // Formed is how far, relative to its native distance, a contact may be stretched and still be
 // formed.
 const Formed = 1.2
 
 // Q is the share of native contacts that a conformation has: those whose distance is below 1.2
-// times the native one. Without contacts it is zero.
+// times the native one. Without contacts it is zero. It panics unless there are as many beads
+// as the model has.
 func (m *Model) Q(x []float64) float64 {
+	m.must(x)
 	n := 0
 	for _, c := range m.Contacts {
 		if distance2(x, c.I, c.J) < Formed*Formed*c.Distance*c.Distance {
@@ -19,8 +24,10 @@ func (m *Model) Q(x []float64) float64 {
 }
 
 // ContactMap has a row and a column for each bead: true where two beads of a conformation
-// interact and are nearer than [ContactDistance].
+// interact and are nearer than [ContactDistance]. It panics unless there are as many beads as
+// the model has.
 func (m *Model) ContactMap(x []float64) [][]bool {
+	m.must(x)
 	n := m.Beads()
 	out := make([][]bool, n)
 	for i := range out {
@@ -43,28 +50,30 @@ func centre(x []float64) vector {
 		c.y += b.y
 		c.z += b.z
 	}
-	return scaled(c, 3/float64(len(x)))
+	return scaled(c, 3/float64(max(len(x), 1)))
 }
 
 // Rg is the radius of gyration of a conformation: the root mean square distance of its beads
-// from their centre.
+// from their centre, and of none zero.
 func Rg(x []float64) float64 {
 	c, sum := centre(x), 0.0
 	for i := range len(x) / 3 {
 		d := sub(bead(x, i), c)
 		sum += dot(d, d)
 	}
-	return math.Sqrt(sum * 3 / float64(len(x)))
+	return math.Sqrt(sum * 3 / float64(max(len(x), 1)))
 }
 
 // RMSD is the root mean square distance of the beads of two conformations, one of which is
-// moved and turned, but not mirrored, to where that is least.
+// moved and turned, but not mirrored, to where that is least. Conformations without beads are
+// at distance zero. It panics if one has more beads than the other.
 func RMSD(x, y []float64) float64 {
 	return math.Sqrt(mean(Distances(x, y), func(d float64) float64 { return d * d }))
 }
 
 // GDTTS is the mean share, in percent, of the beads that are within 1, 2, 4 and 8 angstrom of
-// each other once two conformations are superposed as for [RMSD].
+// each other once two conformations are superposed as for [RMSD], and of none zero. It panics
+// if one has more beads than the other.
 func GDTTS(x, y []float64) float64 {
 	d := Distances(x, y)
 	sum := 0.0
@@ -84,11 +93,11 @@ func mean(d []float64, of func(float64) float64) float64 {
 	for _, v := range d {
 		sum += of(v)
 	}
-	return sum / float64(len(d))
+	return sum / float64(max(len(d), 1))
 }
 
 // Distances are those of the beads of two conformations, once x is moved and turned to where
-// their mean square is least.
+// their mean square is least. It panics if one has more beads than the other.
 func Distances(x, y []float64) []float64 {
 	moved := Superposed(x, y)
 	out := make([]float64, len(x)/3)
@@ -101,8 +110,12 @@ func Distances(x, y []float64) []float64 {
 
 // Superposed is x, moved and turned to where the mean square distance of its beads from those
 // of y is least. The turn is the quaternion of the largest eigenvalue of a matrix made of the
-// products of coordinates (Horn, J. Opt. Soc. Am. A 4, 629, 1987).
+// products of coordinates (Horn, J. Opt. Soc. Am. A 4, 629, 1987). It panics if one has more
+// beads than the other.
 func Superposed(x, y []float64) []float64 {
+	if len(x) != len(y) || len(x)%3 != 0 {
+		panic(fmt.Sprintf("protein: conformations of %d and %d coordinates; there must be as many, three for each bead", len(x), len(y)))
+	}
 	cx, cy := centre(x), centre(y)
 	var s [3][3]float64
 	for i := range len(x) / 3 {
