@@ -63,6 +63,13 @@ type Summarised interface {
 	Summary() string
 }
 
+// Bounded is the optional ability of a job, which takes a number of steps that may be too few,
+// to say that they were.
+type Bounded interface {
+	// Unfinished is the reason why the last run did not find what was asked for, nil if it did.
+	Unfinished() error
+}
+
 // Classed is the optional ability of a job to say what its own kernels keep on some devices,
 // where it has other kernels for them.
 type Classed interface {
@@ -344,7 +351,12 @@ func run(ctx context.Context, rt *weft.Runtime, j Job, before []func(Job, *graph
 	if p.Prediction != nil {
 		res.Prediction, res.Predicted = p.Prediction, p.Prediction.Median
 	}
-	if res.Report, err = rt.Run(ctx, p.Graph, j.Bind()...); err == nil && stateful {
+	if res.Report, err = rt.Run(ctx, p.Graph, j.Bind()...); err != nil {
+		// A device that has no function may be seen first by what its task did not write.
+		if _, missing := rt.Prepare(p.Graph); errors.Is(missing, weft.ErrNoFunc) {
+			err = missing
+		}
+	} else if stateful {
 		if err = st.End(ctx); err != nil {
 			err = fmt.Errorf("%s: %w", j.Name(), err)
 		}

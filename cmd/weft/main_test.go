@@ -265,7 +265,7 @@ func TestMistakes(t *testing.T) {
 		{"partition --chain A --scores 1,1", "weft: --chain A: it goes with --structure"},
 		{"partition --structure " + notTrace + " --scores 1,1", "weft: protein: …"},
 		{"run elastic --structure 1CRN --cutoff 3", "weft: elastic: 1CRN: bad elastic network: the GNM at 3 Å falls into 46 parts; raise the cutoff or take one chain"},
-		{"run elastic --structure 1CRN --residues 9", "weft: elastic: a helix of 9 residues and structure \"1CRN\": bad elastic network: name either"},
+		{"run elastic --structure 1CRN --residues 9", "weft: elastic: a helix of 9 residues and structure \"1CRN\": bad elastic network: name one of the two"},
 		{"run phase --structure " + notTrace, "weft: protein: …"},
 		{"partition --scores 1 --by luck", "weft: partitioner \"luck\": unknown name; …"},
 		{"load", "weft: load needs the address of one server, such as http://localhost:8000, grpc://localhost:8001/MODEL or unix:/PATH"},

@@ -287,6 +287,11 @@ func (l *live) judge(ctx context.Context, job workload.Job, rep *liveReport, p *
 	if s, ok := job.(workload.Summarised); ok {
 		rep.Result = s.Summary()
 	}
+	if b, ok := job.(workload.Bounded); ok {
+		if err := b.Unfinished(); err != nil {
+			return err
+		}
+	}
 	if !l.check {
 		return nil
 	}

@@ -82,6 +82,18 @@ func TestResult(t *testing.T) {
 	}
 }
 
+// A run of too few steps fails, checked or not, and says how many would do.
+func TestTooFewSteps(t *testing.T) {
+	for _, check := range []string{"true", "false"} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), strings.Fields("run elastic --structure 1CRN --steps 3 --repeat 1 --calibrate off --cache-dir off --check="+check), &stdout, &stderr)
+		const want = "weft: elastic: too few steps: 0 of 20 modes converged after 3; 49 should do\n"
+		if code != 1 || stdout.Len() > 0 || stderr.String() != want {
+			t.Errorf("--check=%s: status %d, %q and %q, want %q", check, code, stdout.String(), stderr.String(), want)
+		}
+	}
+}
+
 // A run says what its check may have missed, with the chance of it.
 func TestMisses(t *testing.T) {
 	common := " --devices cpu/2 --repeat 1 --calibrate off --cache-dir off"

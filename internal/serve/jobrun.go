@@ -170,6 +170,11 @@ func runJob(ctx context.Context, rt *weft.Runtime, job workload.Job, q api.JobRe
 	if sum, ok := job.(workload.Summarised); ok {
 		out.Result = sum.Summary()
 	}
+	if b, ok := job.(workload.Bounded); ok {
+		if err := b.Unfinished(); err != nil {
+			return nil, err
+		}
+	}
 	if !*q.Check {
 		return out, nil
 	}

@@ -37,7 +37,7 @@ type Config struct {
 func (c Config) Validate() error {
 	switch {
 	case c.Residues != 0 && (c.Structure != "" || c.Select != protein.Select{}):
-		return fmt.Errorf("landscape: a helix of %d residues and structure %q, chain %q, model %d: %w: name either", c.Residues, c.Structure, c.Select.Chain, c.Select.Model, ErrConfig)
+		return fmt.Errorf("landscape: a helix of %d residues and structure %q, chain %q, model %d: %w: name one of the two", c.Residues, c.Structure, c.Select.Chain, c.Select.Model, ErrConfig)
 	case c.Residues != 0 && (c.Residues < 4 || c.Residues > maxResidues):
 		return fmt.Errorf("landscape: a helix of %d residues: %w: there must be 4 to %d", c.Residues, ErrConfig, maxResidues)
 	}

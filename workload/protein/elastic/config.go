@@ -14,8 +14,9 @@ var (
 	// ErrConfig is wrapped by every error of Validate, and by those of New for structures
 	// that have no such network.
 	ErrConfig = errors.New("bad elastic network")
-	// ErrUnfinished is returned by [Job.Modes] if fewer modes than were asked for have converged.
-	ErrUnfinished = errors.New("not converged")
+	// ErrUnfinished is wrapped by the errors of [Job.Modes] and [Job.Unfinished] if fewer modes
+	// than were asked for have converged.
+	ErrUnfinished = errors.New("too few steps")
 )
 
 // The networks.
@@ -73,7 +74,7 @@ func (c Config) Validate() error {
 	c = c.withDefaults()
 	switch {
 	case (c.Structure == "") == (c.Residues == 0):
-		return fmt.Errorf("elastic: a helix of %d residues and structure %q: %w: name either", c.Residues, c.Structure, ErrConfig)
+		return fmt.Errorf("elastic: a helix of %d residues and structure %q: %w: name one of the two", c.Residues, c.Structure, ErrConfig)
 	case c.Residues != 0 && (c.Residues < 4 || c.Residues > network.MaxBeads):
 		return fmt.Errorf("elastic: a helix of %d residues: %w: there must be 4 to %d", c.Residues, ErrConfig, network.MaxBeads)
 	case c.Network != Gaussian && c.Network != Anisotropic:

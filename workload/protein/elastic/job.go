@@ -307,6 +307,9 @@ func (j *Job) Summary() string {
 	for _, v := range values[:min(3, len(values))] {
 		first = append(first, fmt.Sprintf("%.6g", v))
 	}
+	if len(values) == 0 {
+		return err.Error()
+	}
 	out := fmt.Sprintf("%d modes, eigenvalues %s", len(values), strings.Join(first, ", "))
 	if len(values) > 3 {
 		out += fmt.Sprintf(" … %.6g", values[len(values)-1])

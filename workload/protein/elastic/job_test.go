@@ -121,8 +121,31 @@ func TestJobUnfinished(t *testing.T) {
 	if !errors.Is(err, elastic.ErrUnfinished) || got == nil {
 		t.Errorf("modes %v, error %v", got, err)
 	}
-	if s := j.Summary(); !strings.Contains(s, "not converged after 20 steps") {
+	if s := j.Summary(); !strings.Contains(s, "of 20 modes converged after 20; ") {
 		t.Error(s)
+	}
+	if err := j.Unfinished(); !errors.Is(err, elastic.ErrUnfinished) {
+		t.Errorf("unfinished is %v", err)
+	}
+	none := run(t, rt, elastic.Config{Structure: "1CRN", Steps: 3})
+	const want = "elastic: too few steps: 0 of 20 modes converged after 3; 49 should do"
+	if err := none.Unfinished(); err == nil || err.Error() != want || none.Summary() != want {
+		t.Errorf("error %v, summary %q, want %q", err, none.Summary(), want)
+	}
+	if err := run(t, rt, elastic.Config{Structure: "1CRN", Steps: 49}).Unfinished(); err != nil {
+		t.Errorf("with as many steps as should do: %v", err)
+	}
+}
+
+// A runtime without the Go kernels is refused in the words of other calls, and so is no structure.
+func TestOfRefuses(t *testing.T) {
+	rt := workloadtest.Open(t, 1, nil)
+	_, err := elastic.Of(t.Context(), rt, protein.Helix(8), elastic.Config{})
+	if !errors.Is(err, weft.ErrNoFunc) || !strings.HasSuffix(err.Error(), "open the runtime with weft.Options{Funcs: elastic.Funcs()}") {
+		t.Errorf("without kernels: error %v", err)
+	}
+	if _, err := elastic.Of(t.Context(), rt, nil, elastic.Config{}); !errors.Is(err, elastic.ErrConfig) || !strings.Contains(err.Error(), "nil") {
+		t.Errorf("without a structure: error %v", err)
 	}
 }
 

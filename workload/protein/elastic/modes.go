@@ -2,6 +2,7 @@ package elastic
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -94,7 +95,26 @@ func (j *Job) Modes() (*network.Modes, error) {
 	}
 	// A space that is whole may lack modes of equal eigenvalues, which are in the next.
 	if got < want || !whole && spaces[len(spaces)-1].next == 0 {
-		return out, fmt.Errorf("elastic: %d of %d modes %w after %d steps: more steps are needed", got, want, ErrUnfinished, j.steps)
+		return out, fmt.Errorf("elastic: %w: %d of %d modes converged after %d; %d should do", ErrUnfinished, got, want, j.steps, j.moreSteps())
 	}
 	return out, nil
+}
+
+// moreSteps is a number of steps to try after those of the job were too few: the usual one, or
+// twice as many up to those that find all modes there are.
+func (j *Job) moreSteps() int {
+	c := j.c
+	c.Steps = 0
+	if usual := c.steps(j.structure.Len()); j.steps < usual {
+		return usual
+	}
+	return min(2*j.steps, 2*(j.matrix.Rows()-j.zeros), maxSteps)
+}
+
+// Unfinished is the error of Modes if fewer modes than were asked for converged in the last run.
+func (j *Job) Unfinished() error {
+	if _, err := j.Modes(); errors.Is(err, ErrUnfinished) {
+		return err
+	}
+	return nil
 }

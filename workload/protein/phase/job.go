@@ -37,7 +37,7 @@ type Config struct {
 func (c Config) Validate() error {
 	switch {
 	case (c.Structure == "") == (c.Residues == 0):
-		return fmt.Errorf("phase: a helix of %d residues and structure %q: %w: name either", c.Residues, c.Structure, ErrConfig)
+		return fmt.Errorf("phase: a helix of %d residues and structure %q: %w: name one of the two", c.Residues, c.Structure, ErrConfig)
 	case c.Residues != 0 && (c.Residues < 2 || c.Residues > maxResidues):
 		return fmt.Errorf("phase: a helix of %d residues: %w: there must be 2 to %d", c.Residues, ErrConfig, maxResidues)
 	case !(c.Time >= 0 && c.Time <= maxTime):
