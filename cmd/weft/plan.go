@@ -55,7 +55,7 @@ what would be possible instead.`,
 		Example: `  weft plan gemm --n 8192 --runs 20000 --deadline 2h
   weft plan fusion --runs 1000 --budget 50 --svg front.svg
   weft plan gemm --here rtx4060 --assume uplink=1GB/s --explain`,
-		Args: terminal.OneOf("workload"),
+		Args: terminal.OneOf("workload", "done"),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	for _, w := range catalog.All() {

@@ -128,10 +128,10 @@ func NoArgs(c *cobra.Command, args []string) error {
 func path(c *cobra.Command) string { return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ") }
 
 // OneOf is the argument check of commands that only have commands below them; what
-// is the word for one of those.
-func OneOf(what string) cobra.PositionalArgs {
+// is the word for one of those, but for some that are something else.
+func OneOf(what string, but ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		names := commandNames(c)
+		names := slices.DeleteFunc(commandNames(c), func(name string) bool { return slices.Contains(but, name) })
 		if len(args) == 0 {
 			return fmt.Errorf("%s needs a %s: %s", path(c), what, strings.Join(names, ", "))
 		}
