@@ -55,6 +55,7 @@ type Run struct {
 	rungs  []int32                     // at which each replica got there
 	trace  []float32                   // positions of the replica on the lowest rung after each round
 	asked  []int64                     // pairs asked to exchange, and those that did
+	best   []float64                   // positions of the frame with the lowest RMSD, and that
 
 	after    [][lanes]float64
 	observed [][seenCount][lanes]float64
@@ -102,7 +103,8 @@ func newRun(c Config, s *protein.Structure) (*Run, error) {
 	r.ladder, r.observed = make([][rungCount][lanes]float64, r.groups), make([][seenCount][lanes]float64, r.groups)
 	r.rung, r.asked = make([]int32, c.Replicas), make([]int64, 2)
 	r.seen, r.rungs = make([]float64, r.Rounds()*c.Replicas*seenCount), make([]int32, r.Rounds()*c.Replicas)
-	r.trace = make([]float32, r.Rounds()*n)
+	r.trace, r.best = make([]float32, r.Rounds()*n), make([]float64, n+1)
+	r.best[n] = math.Inf(1)
 	x, v := make([]float64, n), make([]float64, n)
 	for i := range r.groups * lanes {
 		replica := min(i, c.Replicas-1) // the last groups are filled with copies
@@ -197,6 +199,7 @@ func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) er
 	state := []weft.Binding{
 		weft.Bind("state", r.state), weft.Bind("last", r.last), weft.Bind("ladder", r.ladder), weft.Bind("rung", r.rung),
 		weft.Bind("seen", r.seen), weft.Bind("rungs", r.rungs), weft.Bind("trace", r.trace), weft.Bind("asked", r.asked),
+		weft.Bind("best", r.best),
 	}
 	err := rt.Steps(ctx, r.keep(), r.Rounds(), state, func(ctx context.Context, i int) error {
 		if err := r.one(ctx, rt, i); err != nil {
@@ -256,6 +259,12 @@ func (r *Run) note(i int) {
 	n := 3 * r.model.Beads()
 	for k, v := range r.positions(slices.Index(r.rung, 0)) {
 		r.trace[i*n+k] = float32(v)
+	}
+	for k := range r.c.Replicas {
+		if f := r.Frame(i, k); f.RMSD < r.best[n] {
+			copy(r.best, r.positions(k))
+			r.best[n] = f.RMSD
+		}
 	}
 	if r.c.exchanges() && i+1 < r.Rounds() {
 		scale = make([]float64, r.c.Replicas)

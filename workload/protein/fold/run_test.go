@@ -36,7 +36,7 @@ func newSmall(t testing.TB, c Config) *Run {
 
 // result is all that a run has computed.
 func (r *Run) result() []byte {
-	return slices.Concat(workloadtest.Bytes(r.state), workloadtest.Bytes(r.seen), workloadtest.Bytes(r.rungs), workloadtest.Bytes(r.trace), workloadtest.Bytes(r.asked))
+	return slices.Concat(workloadtest.Bytes(r.state), workloadtest.Bytes(r.seen), workloadtest.Bytes(r.rungs), workloadtest.Bytes(r.trace), workloadtest.Bytes(r.best), workloadtest.Bytes(r.asked))
 }
 
 func do(t testing.TB, rt *weft.Runtime, r *Run) {
@@ -249,7 +249,7 @@ func TestHeat(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 7))
 	temperatures := Config{Replicas: 8, Low: 0.6, High: 1.2}.temperatures()
 	sample := func(draw func(t float64) float64) [][][]float64 {
-		parts := make([][][]float64, heatParts)
+		parts := make([][][]float64, fewBlocks)
 		for p := range parts {
 			for _, t := range temperatures {
 				es := make([]float64, 1000)

@@ -19,90 +19,152 @@ type Heat struct {
 	Temperatures []float64 `json:"temperatures"`
 	Capacity     []float64 `json:"capacity"`
 	// Melting is the temperature where it is largest, and Error the standard error of that, by
-	// leaving out a fifth of the time after the other.
+	// leaving out one block of the time after the other.
 	Melting float64 `json:"melting"`
 	Error   float64 `json:"error"`
+	// Discarded is the number of steps at the beginning that are left out, and Correlated that
+	// over which the rest is correlated: samples so far apart are as good as independent. A block has
+	// at least three times as many, unless Short.
+	Discarded  int `json:"discarded_steps"`
+	Correlated int `json:"correlated_steps"`
+	Blocks     int `json:"blocks"`
+	// Short says that there is no room for as many blocks as an error needs: it may be larger.
+	Short bool `json:"short,omitempty"`
 	// Edge says that it is largest at an end of the ladder, beyond which it may be larger.
 	Edge bool `json:"edge,omitempty"`
 }
 
-// heatParts is into how many parts of the time samples are cut to estimate an error.
-const heatParts = 5
+const (
+	heatBlocks  = 20 // most blocks of the time that samples are cut into to estimate an error
+	fewBlocks   = 5  // fewest
+	blockLength = 3  // least length of a block, in lengths over which samples are correlated
+)
 
-// Heat is the heat capacity between the ends of the ladder, from the second half of the
-// rounds, by the weighted histogram analysis method (Kumar and others, J. Comput. Chem. 13,
-// 1011, 1992). It returns ErrFew for fewer than three temperatures or some ten rounds.
+// Heat is the heat capacity between the ends of the ladder, from the rounds of equilibrium, by
+// the weighted histogram analysis method (Kumar and others, J. Comput. Chem. 13, 1011, 1992).
+// These rounds are those from the one on that leaves the most independent samples of the
+// native contacts, by their autocorrelation. It returns ErrFew for fewer than three temperatures
+// or twenty rounds.
 func (r *Run) Heat() (*Heat, error) {
 	if !r.c.exchanges() || r.c.Replicas < 3 {
 		return nil, fmt.Errorf("fold: the heat capacity needs three or more temperatures that replicas exchange: %w", ErrFew)
 	}
-	from := r.Rounds() / 2
-	if r.Rounds()-from < 2*heatParts {
-		return nil, fmt.Errorf("fold: the heat capacity needs %d rounds or more: %w", 4*heatParts, ErrFew)
+	if r.Rounds() < 4*fewBlocks {
+		return nil, fmt.Errorf("fold: the heat capacity needs %d rounds or more: %w", 4*fewBlocks, ErrFew)
 	}
-	// The energies of each rung by part of the time.
-	parts := make([][][]float64, heatParts)
-	for p := range parts {
-		parts[p] = make([][]float64, r.c.Replicas)
-		lo, hi := from+p*(r.Rounds()-from)/heatParts, from+(p+1)*(r.Rounds()-from)/heatParts
-		for i := lo; i < hi; i++ {
-			for k := range r.c.Replicas {
-				at := i*r.c.Replicas + k
-				rung := r.rungs[at]
-				parts[p][rung] = append(parts[p][rung], r.seen[at*seenCount+seenEnergy])
-			}
-		}
+	k := r.equilibrium()
+	blocks := make([][][]float64, k.blocks(r.Rounds()))
+	for b := range blocks {
+		blocks[b] = make([][]float64, r.c.Replicas)
+		all := r.Rounds() - k.from
+		r.energies(k.from+b*all/len(blocks), k.from+(b+1)*all/len(blocks), blocks[b])
 	}
-	return heat(parts, r.temperatures), nil
+	h := heat(blocks, r.temperatures)
+	h.Discarded, h.Correlated = k.from*r.c.Every, int(math.Ceil(k.over*float64(r.c.Every)))
+	h.Short = k.short(r.Rounds())
+	return h, nil
 }
 
-// heat is the heat capacity from energies by part of the time and rung.
-func heat(parts [][][]float64, temperatures []float64) *Heat {
+// fit is how many blocks of the least length the rounds that are kept have.
+func (k kept) fit(rounds int) float64 { return float64(rounds-k.from) / (blockLength * k.over) }
+
+// blocks is how many blocks these rounds are cut into.
+func (k kept) blocks(rounds int) int { return int(min(max(k.fit(rounds), fewBlocks), heatBlocks)) }
+
+// short reports whether blocks are shorter than they should be.
+func (k kept) short(rounds int) bool { return k.fit(rounds) < fewBlocks }
+
+// energies appends those of some rounds to each rung's.
+func (r *Run) energies(from, to int, by [][]float64) {
+	for at := from * r.c.Replicas; at < to*r.c.Replicas; at++ {
+		by[r.rungs[at]] = append(by[r.rungs[at]], r.seen[at*seenCount+seenEnergy])
+	}
+}
+
+// heat is the heat capacity from energies by block of the time and rung.
+func heat(blocks [][][]float64, temperatures []float64) *Heat {
 	without := func(out int) [][]float64 {
 		all := make([][]float64, len(temperatures))
-		for p, part := range parts {
+		for b, block := range blocks {
 			for k := range all {
-				if p != out {
-					all[k] = append(all[k], part[k]...)
+				if b != out {
+					all[k] = append(all[k], block[k]...)
 				}
 			}
 		}
 		return all
 	}
-	h := &Heat{}
+	h := &Heat{Blocks: len(blocks)}
 	const points = 400
 	low, high := temperatures[0], temperatures[len(temperatures)-1]
 	for i := range points + 1 {
 		h.Temperatures = append(h.Temperatures, low+(high-low)*float64(i)/points)
 	}
-	h.Capacity = capacity(without(-1), temperatures, h.Temperatures)
+	all := density(without(-1), temperatures, nil)
+	h.Capacity = all.capacity(h.Temperatures)
 	peak := top(h.Capacity)
-	h.Melting, h.Edge = h.Temperatures[peak], peak == 0 || peak == points
-	mean, square := 0.0, 0.0
-	for p := range parts {
-		t := h.Temperatures[top(capacity(without(p), temperatures, h.Temperatures))]
-		mean += t / float64(len(parts))
-		square += t * t / float64(len(parts))
+	h.Melting, h.Edge = peakAt(h.Temperatures, h.Capacity), peak == 0 || peak == points
+	mean, square, n := 0.0, 0.0, float64(len(blocks))
+	for b := range blocks {
+		t := peakAt(h.Temperatures, density(without(b), temperatures, all.free).capacity(h.Temperatures)) - h.Melting
+		mean += t / n
+		square += t * t / n
 	}
-	h.Error = math.Sqrt(max(square-mean*mean, 0) * float64(len(parts)-1))
+	h.Error = math.Sqrt(max(square-mean*mean, 0) * (n - 1))
 	return h
+}
+
+// peakAt is where a curve over evenly spaced places is highest: the top of the parabola through its
+// highest point and those beside it.
+func peakAt(at, curve []float64) float64 {
+	k := top(curve)
+	if k == 0 || k == len(curve)-1 {
+		return at[k]
+	}
+	bend := curve[k-1] - 2*curve[k] + curve[k+1]
+	if bend >= 0 {
+		return at[k]
+	}
+	return at[k] + (at[k+1]-at[k])*(curve[k-1]-curve[k+1])/(2*bend)
 }
 
 // top is the place of the largest value.
 func top(v []float64) int { return slices.Index(v, slices.Max(v)) }
 
-// capacity is the heat capacity at some temperatures, from energies at others.
-func capacity(energies [][]float64, temperatures, at []float64) []float64 {
-	bins, logs := density(energies, temperatures)
+// states is the logarithm of the density of states, but for a constant, in bins of energy that
+// have samples.
+type states struct {
+	low, width         float64
+	bins, logs, counts []float64 // the middle of each, and the number of samples
+	free               []float64 // of each rung, over its temperature
+}
+
+// weight is the logarithm of the weight at a temperature of a sample by its energy.
+func (s states) weight(t float64) func(energy float64) float64 {
+	at := make(map[int]int, len(s.bins))
+	for b, e := range s.bins {
+		at[s.bin(e)] = b
+	}
+	return func(energy float64) float64 {
+		b := at[s.bin(energy)]
+		return s.logs[b] - math.Log(s.counts[b]) - s.bins[b]/t
+	}
+}
+
+// bin is that of an energy, of all.
+func (s states) bin(energy float64) int { return min(int((energy-s.low)/s.width), whamBins-1) }
+
+// capacity is the heat capacity at some temperatures.
+func (s states) capacity(at []float64) []float64 {
 	out := make([]float64, len(at))
 	for i, t := range at {
 		most := math.Inf(-1)
-		for b, e := range bins {
-			most = max(most, logs[b]-e/t)
+		for b, e := range s.bins {
+			most = max(most, s.logs[b]-e/t)
 		}
 		var sum, first, second float64
-		for b, e := range bins {
-			w := math.Exp(logs[b] - e/t - most)
+		for b, e := range s.bins {
+			w := math.Exp(s.logs[b] - e/t - most)
 			sum += w
 			first += w * e
 			second += w * e * e
@@ -113,40 +175,51 @@ func capacity(energies [][]float64, temperatures, at []float64) []float64 {
 	return out
 }
 
-// density is the logarithm of the density of states, but for a constant, in bins of energy
-// that have samples, by their middle.
-func density(energies [][]float64, temperatures []float64) (bins, logs []float64) {
+// density is the density of states by energies of each rung, from free energies of about the
+// same samples or nil.
+func density(energies [][]float64, temperatures, free []float64) states {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, es := range energies {
 		for _, e := range es {
 			low, high = min(low, e), max(high, e)
 		}
 	}
-	width := (high - low) / whamBins
-	if width == 0 {
-		width = 1
+	s := states{low: low, width: (high - low) / whamBins}
+	if s.width == 0 {
+		s.width = 1
 	}
 	counts := make([]float64, whamBins)
-	free := make([]float64, len(energies)) // of each rung, over its temperature
+	s.free = make([]float64, len(energies))
 	last := 0.0
 	for k, es := range energies {
 		mean := 0.0
 		for _, e := range es {
-			counts[min(int((e-low)/width), whamBins-1)]++
+			counts[s.bin(e)]++
 			mean += e / float64(len(es))
 		}
 		if k > 0 { // integrated along the ladder, where the iteration begins
-			free[k] = free[k-1] + (mean+last)/2*(1/temperatures[k]-1/temperatures[k-1])
+			s.free[k] = s.free[k-1] + (mean+last)/2*(1/temperatures[k]-1/temperatures[k-1])
 		}
 		last = mean
 	}
-	var many []float64
 	for b, n := range counts {
 		if n > 0 {
-			bins, many = append(bins, low+(float64(b)+0.5)*width), append(many, n)
+			s.bins, s.counts = append(s.bins, low+(float64(b)+0.5)*s.width), append(s.counts, n)
 		}
 	}
-	logs = make([]float64, len(bins))
+	if free != nil {
+		copy(s.free, free)
+	}
+	s.solve(energies, temperatures)
+	return s
+}
+
+// solve finds the density and the free energies of the rungs, which depend on each other, by
+// turns.
+func (s *states) solve(energies [][]float64, temperatures []float64) {
+	bins, many, free := s.bins, s.counts, s.free
+	logs := make([]float64, len(bins))
+	s.logs = logs
 	for range 2000 {
 		for b, e := range bins {
 			most := math.Inf(-1)
@@ -176,8 +249,7 @@ func density(energies [][]float64, temperatures []float64) (bins, logs []float64
 			free[k] = next - base
 		}
 		if moved < 1e-7 {
-			break
+			return
 		}
 	}
-	return bins, logs
 }
