@@ -29,6 +29,7 @@ type folding struct {
 	check       bool
 	asJSON      bool
 	out         string
+	html        string
 	keeping     keeping
 }
 
@@ -48,6 +49,7 @@ PDB or mmCIF format, also compressed by gzip. With two temperatures, replicas
 have those in between and exchange them, and the heat capacity is computed.`,
 		Example: `  weft run fold
   weft run fold --structure BPTI --temperature 0.6-1.1 --steps 2000000
+  weft run fold --temperature 0.6-1.1 --html fold.html
   weft run fold --structure 4ake.pdb --chain A --out traj.pdb`,
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -69,6 +71,7 @@ func (f *folding) flags(p *pflag.FlagSet) {
 	p.Uint32Var(&f.config.Seed, "seed", 1, "seed of the random numbers")
 	p.BoolVar(&f.check, "check", true, "compare the last steps and energies with an independent reference")
 	p.StringVarP(&f.out, "out", "o", "", "write frames of the lowest temperature to a `file`, .pdb or .dcd")
+	p.StringVar(&f.html, "html", "", "draw the result on a page in a `file`, which needs no network")
 	p.BoolVar(&f.asJSON, "json", false, "write the report as JSON")
 	f.keeping.bind(p)
 }
@@ -111,6 +114,9 @@ func (f *folding) run(c *cobra.Command) error {
 			return terminal.Usage(err)
 		}
 	}
+	if f.html != "" && f.html == f.out {
+		return terminal.Usagef("--html and --out are both %s: name two files", f.html)
+	}
 	s, err := protein.Open(f.config.Structure, f.config.Select)
 	if err != nil {
 		return terminal.Usage(err)
@@ -122,12 +128,12 @@ func (f *folding) run(c *cobra.Command) error {
 	if err != nil {
 		return terminal.Usage(err)
 	}
-	var out *terminal.Output
-	if f.out != "" {
-		if out, err = terminal.OpenOutput(c, f.out); err != nil {
-			return err
-		}
-		defer out.Close()
+	files, err := f.files(c, r, format)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		defer file.out.Close()
 	}
 	rt, err := open(c.Context(), f.options, c.ErrOrStderr())
 	if err != nil {
@@ -138,20 +144,52 @@ func (f *folding) run(c *cobra.Command) error {
 	if err != nil && (rep == nil || rep.Kept == nil) {
 		return err
 	}
-	if err == nil && out != nil {
+	for _, file := range files {
+		if err != nil {
+			break
+		}
 		var b bytes.Buffer // all or nothing
-		if err := r.Write(&b, format); err != nil {
+		if err := file.write(&b, rep); err != nil {
 			return err
 		}
-		if err := out.Replace(func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err }); err != nil {
+		if err := file.out.Replace(func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err }); err != nil {
 			return err
 		}
-		rep.File = f.out
+		rep.Files = append(rep.Files, file.name)
 	}
 	if perr := terminal.Print(c, f.asJSON, rep, func(b *bytes.Buffer) error { rep.text(b); return nil }); perr != nil {
 		return perr
 	}
 	return err
+}
+
+// foldFile is a file that is written of the result.
+type foldFile struct {
+	name  string
+	out   *terminal.Output
+	write func(w io.Writer, rep *foldReport) error
+}
+
+// files opens what the result is written to.
+func (f *folding) files(c *cobra.Command, r *fold.Run, format string) ([]foldFile, error) {
+	var files []foldFile
+	for _, file := range []foldFile{
+		{name: f.out, write: func(w io.Writer, _ *foldReport) error { return r.Write(w, format) }},
+		{name: f.html, write: func(w io.Writer, rep *foldReport) error { return writeFoldPage(w, r, rep) }},
+	} {
+		if file.name == "" {
+			continue
+		}
+		var err error
+		if file.out, err = terminal.OpenOutput(c, file.name); err != nil {
+			for _, opened := range files {
+				opened.out.Close()
+			}
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
 }
 
 // do folds and checks. Where a run that is kept was interrupted, the report says how far it
@@ -207,7 +245,7 @@ type foldReport struct {
 	GDTTS       float64         `json:"gdt_ts,omitempty"`     // of the last frame of the replica on the lowest rung
 	Acceptance  *float64        `json:"acceptance,omitempty"` // of exchanges
 	Heat        *fold.Heat      `json:"heat_capacity,omitempty"`
-	File        string          `json:"file,omitempty"`
+	Files       []string        `json:"files,omitempty"` // that were written
 	Checked     bool            `json:"checked"`
 	Misses      []workload.Miss `json:"misses,omitempty"`
 	Interrupted bool            `json:"interrupted,omitempty"`
@@ -302,8 +340,8 @@ func (rep *foldReport) text(b *bytes.Buffer) {
 	if rep.Kept != nil {
 		rep.Kept.text(b, false)
 	}
-	if rep.File != "" {
-		fmt.Fprintf(b, "Written: %s.\n", rep.File)
+	if len(rep.Files) > 0 {
+		fmt.Fprintf(b, "Written: %s.\n", strings.Join(rep.Files, ", "))
 	}
 	if rep.Checked {
 		fmt.Fprintln(b, "The energies and the last steps agree with an independent reference.")

@@ -77,6 +77,7 @@ func TestFoldMistakes(t *testing.T) {
 		{"they must grow", []string{"--temperature", "1.1-0.6"}},
 		{"give 1 or more", []string{"--steps", "0"}},
 		{"there must be 1 to", []string{"--replicas", "-3"}},
+		{"name two files", []string{"--out", filepath.Join(dir, "t.dcd"), "--html", filepath.Join(dir, "t.dcd")}},
 		{".pdb or .dcd", []string{"--out", filepath.Join(dir, "t.xyz")}},
 	} {
 		if code, _, err := runWeft(foldArgs(c.args...)...); code != exitUsage || !strings.Contains(err, c.want) {

@@ -106,3 +106,7 @@ func (r *Run) equilibrium() kept {
 		return r.seen[at*seenCount+seenQ], int(r.rungs[at])
 	}, r.Rounds(), r.c.Replicas)
 }
+
+// Discarded is the number of steps at the beginning that [Run.Heat], [Run.Profile] and
+// [Run.Contacts] leave out, as they are not of equilibrium.
+func (r *Run) Discarded() int { return r.equilibrium().from * r.c.Every }

@@ -47,7 +47,7 @@ func ones(n int) []float64 {
 func TestSettle(t *testing.T) {
 	const rounds, replicas = 2000, 8
 	r := rand.New(rand.NewPCG(5, 1))
-	for _, begin := range []int{0, 300, 900} {
+	for _, begin := range []int{0, 300, 900, 1480} {
 		values := make([]float64, rounds*replicas)
 		for i := range rounds {
 			for k := range replicas {
@@ -60,6 +60,9 @@ func TestSettle(t *testing.T) {
 		k := settle(func(i, k int) (float64, int) { return values[i*replicas+k], (k + i) % replicas }, rounds, replicas)
 		if k.from < begin || k.from > begin+rounds/discardParts || k.over > 4 {
 			t.Errorf("%d rounds to leave out: %d are, correlated over %v", begin, k.from, k.over)
+		}
+		if k.short(rounds) != (begin > 1400) { // there may be more to leave out
+			t.Errorf("%d of %d rounds to leave out: too short: %v", begin, rounds, k.short(rounds))
 		}
 	}
 	if k := settle(func(int, int) (float64, int) { return 0, 0 }, 3, 1); k.from != 0 || !k.short(3) {
@@ -112,7 +115,7 @@ func TestHeatError(t *testing.T) {
 			twoStates(r, correlated, gap, melting, seed)
 			h, err := r.Heat()
 			if err != nil || h.Short || h.Edge {
-				t.Fatalf("%+v, %v", h, err)
+				t.Fatalf("short %v, edge %v, %v", h.Short, h.Edge, err)
 			}
 			spread += (h.Melting - peak) * (h.Melting - peak) / sets
 			errors += h.Error * h.Error / sets
@@ -128,7 +131,7 @@ func TestHeatError(t *testing.T) {
 	r := newSmall(t, Config{Steps: 400 * 10, Every: 10, Replicas: 6, Low: 0.8, High: 1})
 	twoStates(r, 100, gap, melting, 1)
 	if h, err := r.Heat(); err != nil || !h.Short {
-		t.Errorf("%+v, %v: too short, and it does not say so", h, err)
+		t.Errorf("%v: correlated over %d steps, too short, and it does not say so", err, h.Correlated)
 	}
 }
 

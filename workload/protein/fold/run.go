@@ -341,6 +341,9 @@ func (r *Run) Positions(replica int) []float64 { return r.positions(replica) }
 // Replicas is their number.
 func (r *Run) Replicas() int { return r.c.Replicas }
 
+// Temperatures are those of the ladder, from the lowest on; each replica begins at its own.
+func (r *Run) Temperatures() []float64 { return slices.Clone(r.temperatures) }
+
 // Lowest is the frame of a round at the lowest temperature.
 func (r *Run) Lowest(round int) Frame {
 	return r.Frame(round, slices.Index(r.rungs[round*r.c.Replicas:][:r.c.Replicas], 0))

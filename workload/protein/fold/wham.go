@@ -71,8 +71,11 @@ func (k kept) fit(rounds int) float64 { return float64(rounds-k.from) / (blockLe
 // blocks is how many blocks these rounds are cut into.
 func (k kept) blocks(rounds int) int { return int(min(max(k.fit(rounds), fewBlocks), heatBlocks)) }
 
-// short reports whether blocks are shorter than they should be.
-func (k kept) short(rounds int) bool { return k.fit(rounds) < fewBlocks }
+// short reports whether blocks are shorter than they should be, or the last beginning that was tried
+// is the best, so that later ones may be better.
+func (k kept) short(rounds int) bool {
+	return k.fit(rounds) < fewBlocks || k.from == rounds*discardMost/discardParts
+}
 
 // energies appends those of some rounds to each rung's.
 func (r *Run) energies(from, to int, by [][]float64) {
