@@ -329,7 +329,7 @@ func (rep *foldReport) text(b *bytes.Buffer) {
 		fmt.Fprintf(b, "Heat capacity: largest at an end of the temperatures, %.3f; take others to find where it melts.\n", h.Melting)
 	} else if h != nil {
 		fmt.Fprintf(b, "Heat capacity: largest at temperature %.3f ± %.3f, where the chain melts.\n", h.Melting, h.Error)
-		fmt.Fprintf(b, "Left out are the first %d steps; the others are correlated over %d.\n", h.Discarded, h.Correlated)
+		fmt.Fprintf(b, "Left out are the first %d steps; a replica by itself is correlated over %d.\n", h.Discarded, h.Walks)
 		if h.Short {
 			fmt.Fprintln(b, "That is long for so few steps, and the error may be larger; take more steps.")
 		}

@@ -112,7 +112,7 @@ func writeFoldPage(w io.Writer, r *fold.Run, rep *foldReport) error {
 		{fmt.Sprintf("%.2f Å", rep.Best.RMSD), fmt.Sprintf("lowest RMSD, with Q %.2f, by replica %d at step %d", rep.Best.Q, rep.Best.Replica, rep.Best.Step)},
 	}
 	if h := rep.Heat; h != nil && !h.Edge {
-		says := fmt.Sprintf("temperature where the chain melts; the first %d steps are left out, and the others correlated over %d", h.Discarded, h.Correlated)
+		says := fmt.Sprintf("temperature where the chain melts; the first %d steps are left out, and a replica by itself is correlated over %d", h.Discarded, h.Walks)
 		if h.Short {
 			says += ": long for so few steps, so that the error may be larger"
 		}

@@ -1,7 +1,5 @@
 package fold
 
-import "math"
-
 const (
 	correlationPoints   = 1000 // of a series, at most: of longer ones every so many are taken
 	correlationReplicas = 64   // at most
@@ -49,14 +47,15 @@ func correlation(series [][]float64) float64 {
 // kept says which rounds are of equilibrium and over how many rounds they are correlated.
 type kept struct {
 	from int     // the first
-	over float64 // the statistical inefficiency, in rounds
+	over float64 // the statistical inefficiency of all replicas together, in rounds
+	walk float64 // that of a replica by itself
 }
 
 // settle finds the rounds to keep by a value of each round and replica and the rung that it
 // was on: those from the round on that leaves the most independent samples (Chodera, J. Chem.
-// Theory Comput. 12, 1799, 2016), of the beginnings of twentieths of the time. The correlation is that
-// of the value beside its mean on the rung, of replicas by themselves or of the mean of all
-// replicas, whichever is longer: exchanges move values between replicas, and leave their sum.
+// Theory Comput. 12, 1799, 2016), of the beginnings of twentieths of the time. The correlation for that
+// is that of the mean over replicas of the value beside its mean on the rung: exchanges move values
+// between replicas, and leave their sum. A replica by itself may take far longer to walk.
 func settle(value func(round, replica int) (v float64, rung int), rounds, replicas int) kept {
 	stride, step := (rounds+correlationPoints-1)/correlationPoints, (replicas+correlationReplicas-1)/correlationReplicas
 	var most float64
@@ -81,20 +80,20 @@ func settle(value func(round, replica int) (v float64, rung int), rounds, replic
 			s := make([]float64, n)
 			for i := range s {
 				v, rung := value(from+i*stride, k)
-				s[i] = v - sums[rung]/counts[rung]
-				together[i] += s[i]
+				together[i] += v - sums[rung]/counts[rung]
+				s[i] = v
 			}
 			if k%step == 0 {
 				alone = append(alone, s)
 			}
 		}
-		over := float64(stride) * math.Max(correlation(alone), correlation([][]float64{together}))
+		over := float64(stride) * correlation([][]float64{together})
 		if left := float64(rounds-from) / over; left > most {
-			most, out = left, kept{from, over}
+			most, out = left, kept{from, over, float64(stride) * correlation(alone)}
 		}
 	}
 	if most == 0 {
-		return kept{0, float64(rounds)}
+		return kept{0, float64(rounds), float64(rounds)}
 	}
 	return out
 }

@@ -71,20 +71,26 @@ func TestSettle(t *testing.T) {
 }
 
 // twoStates fills a run with samples of a chain that folds and unfolds with the given
-// correlation in rounds at each temperature, as the ladder has them in equilibrium at the
-// melting temperature given. It begins unfolded.
-func twoStates(r *Run, correlated, gap, melting float64, seed uint64) {
+// correlation in rounds, at the melting temperature given. It begins unfolded. Replicas exchange
+// temperatures as a run's do, or are dealt out to them anew in each round.
+func twoStates(r *Run, correlated, gap, melting float64, exchanging bool, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 4))
-	folded := make([]bool, r.c.Replicas)
+	n := r.c.Replicas
+	folded, energy, rung := make([]bool, n), make([]float64, n), make([]int32, n) // by replica, or by rung
+	for k := range rung {
+		rung[k] = int32(k)
+	}
 	stay := 1 - 2/(correlated+1) // (1+a)/(1-a) is the inefficiency
 	for i := range r.Rounds() {
-		for k := range r.c.Replicas {
-			t := r.temperatures[k]
+		deal := random.Perm(n)
+		for k := range n {
+			t, replica := r.temperatures[rung[k]], k
+			if !exchanging {
+				replica = deal[k]
+			}
 			if random.Float64() > stay {
 				folded[k] = random.Float64() < 1/(1+math.Exp(gap/melting-gap/t))
 			}
-			at := i*r.c.Replicas + k
-			r.rungs[at] = int32(k)
 			e, q := 0.0, 0.3
 			for range 10 { // a well of twenty degrees of freedom
 				e -= t * math.Log(1-random.Float64())
@@ -92,7 +98,12 @@ func twoStates(r *Run, correlated, gap, melting float64, seed uint64) {
 			if folded[k] {
 				e, q = e-gap, 0.9
 			}
+			at := i*n + replica
+			energy[k], r.rungs[at] = e, rung[k]
 			r.seen[at*seenCount+seenEnergy], r.seen[at*seenCount+seenQ] = e, q+0.02*random.NormFloat64()
+		}
+		if exchanging {
+			exchange(rung, make([]float64, n), energy, r.temperatures, uint32(seed), i)
 		}
 	}
 }
@@ -112,7 +123,7 @@ func TestHeatError(t *testing.T) {
 		spread, errors, over := 0.0, 0.0, 0.0
 		for seed := range uint64(sets) {
 			r := newSmall(t, Config{Steps: 1500 * 10, Every: 10, Replicas: 6, Low: 0.8, High: 1})
-			twoStates(r, correlated, gap, melting, seed)
+			twoStates(r, correlated, gap, melting, false, seed)
 			h, err := r.Heat()
 			if err != nil || h.Short || h.Edge {
 				t.Fatalf("short %v, edge %v, %v", h.Short, h.Edge, err)
@@ -128,8 +139,26 @@ func TestHeatError(t *testing.T) {
 			t.Errorf("correlated over %v rounds, found %v", correlated, over)
 		}
 	}
+	// Replicas that fold and unfold a few times in all, and walk through temperatures meanwhile.
+	spread, errors, short := 0.0, 0.0, 0
+	for seed := range uint64(sets) {
+		r := newSmall(t, Config{Steps: 1000 * 10, Every: 10, Replicas: 8, Low: 0.8, High: 1})
+		twoStates(r, 500, gap, melting, true, seed)
+		h, err := r.Heat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Short {
+			short++
+		}
+		spread += (h.Melting - peak) * (h.Melting - peak) / sets
+		errors += h.Error * h.Error / sets
+	}
+	if ratio := math.Sqrt(errors / spread); ratio < 0.5 || ratio > 2 || short < sets*9/10 {
+		t.Errorf("slow replicas: it is off by %v, the error is %v, and %d of %d are too short", math.Sqrt(spread), math.Sqrt(errors), short, sets)
+	}
 	r := newSmall(t, Config{Steps: 400 * 10, Every: 10, Replicas: 6, Low: 0.8, High: 1})
-	twoStates(r, 100, gap, melting, 1)
+	twoStates(r, 100, gap, melting, false, 1)
 	if h, err := r.Heat(); err != nil || !h.Short {
 		t.Errorf("%v: correlated over %d steps, too short, and it does not say so", err, h.Correlated)
 	}
@@ -140,7 +169,7 @@ func TestHeatError(t *testing.T) {
 func TestProfile(t *testing.T) {
 	const gap, melting = 12.0, 0.9
 	r := newSmall(t, Config{Steps: 4000 * 10, Every: 10, Replicas: 8, Low: 0.7, High: 1.1})
-	twoStates(r, 1, gap, melting, 3)
+	twoStates(r, 1, gap, melting, true, 3)
 	for _, at := range []float64{0.75, 0.9, 1.05} {
 		p, err := r.Profile(at)
 		if err != nil {

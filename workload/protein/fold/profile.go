@@ -31,9 +31,8 @@ func (r *Run) Profile(temperature float64) (*Profile, error) {
 	from := r.equilibrium().from
 	weight := func(float64) float64 { return 0 }
 	if r.c.exchanges() {
-		all := make([][]float64, r.c.Replicas)
-		r.energies(from, r.Rounds(), all)
-		weight = density(all, r.temperatures, nil).weight(temperature)
+		all := r.energies(from, 1, func(int, int) int { return 0 })
+		weight = density(all[0], r.temperatures, nil).weight(temperature)
 	}
 	logs := make([]float64, profileBins)
 	for b := range logs {

@@ -270,7 +270,7 @@ func TestHeat(t *testing.T) {
 		}
 		return e
 	}
-	h := heat(sample(well), temperatures)
+	h := heat(temperatures, sample(well))
 	for i := 50; i < 350; i++ {
 		if math.Abs(h.Capacity[i]-freedom/2) > 2 {
 			t.Fatalf("a well at %v: capacity %v, want %v", h.Temperatures[i], h.Capacity[i], freedom/2)
@@ -283,7 +283,7 @@ func TestHeat(t *testing.T) {
 		}
 		return well(t)
 	}
-	h = heat(sample(two), temperatures)
+	h = heat(temperatures, sample(two))
 	if math.Abs(h.Melting-melting) > 0.01 || h.Error > 0.01 || h.Edge {
 		t.Errorf("two states melt at %v ± %v, want %v", h.Melting, h.Error, melting)
 	}

@@ -18,8 +18,9 @@ const whamBins = 200
 type Heat struct {
 	Temperatures []float64 `json:"temperatures"`
 	Capacity     []float64 `json:"capacity"`
-	// Melting is the temperature where it is largest, and Error the standard error of that, by
-	// leaving out one block of the time after the other.
+	// Melting is the temperature where it is largest, and Error the standard error of that: the
+	// larger of those by leaving out one block of the time after the other, and one replica after
+	// the other.
 	Melting float64 `json:"melting"`
 	Error   float64 `json:"error"`
 	// Discarded is the number of steps at the beginning that are left out, and Correlated that
@@ -28,7 +29,11 @@ type Heat struct {
 	Discarded  int `json:"discarded_steps"`
 	Correlated int `json:"correlated_steps"`
 	Blocks     int `json:"blocks"`
-	// Short says that there is no room for as many blocks as an error needs: it may be larger.
+	// Walks is the number of steps over which a replica by itself is correlated, on its way
+	// through temperatures: it folds and unfolds no more often.
+	Walks int `json:"walk_steps"`
+	// Short says that the steps that are kept are not twice as many as Walks, or have no room for as
+	// many blocks as an error needs: it may be larger.
 	Short bool `json:"short,omitempty"`
 	// Edge says that it is largest at an end of the ladder, beyond which it may be larger.
 	Edge bool `json:"edge,omitempty"`
@@ -53,15 +58,12 @@ func (r *Run) Heat() (*Heat, error) {
 		return nil, fmt.Errorf("fold: the heat capacity needs %d rounds or more: %w", 4*fewBlocks, ErrFew)
 	}
 	k := r.equilibrium()
-	blocks := make([][][]float64, k.blocks(r.Rounds()))
-	for b := range blocks {
-		blocks[b] = make([][]float64, r.c.Replicas)
-		all := r.Rounds() - k.from
-		r.energies(k.from+b*all/len(blocks), k.from+(b+1)*all/len(blocks), blocks[b])
-	}
-	h := heat(blocks, r.temperatures)
-	h.Discarded, h.Correlated = k.from*r.c.Every, int(math.Ceil(k.over*float64(r.c.Every)))
-	h.Short = k.short(r.Rounds())
+	n, all := k.blocks(r.Rounds()), r.Rounds()-k.from
+	h := heat(r.temperatures,
+		r.energies(k.from, n, func(i, _ int) int { return (n*(i-k.from+1) - 1) / all }),
+		r.energies(k.from, min(r.c.Replicas, heatBlocks), func(_, replica int) int { return replica % heatBlocks }))
+	steps := func(rounds float64) int { return int(math.Ceil(rounds * float64(r.c.Every))) }
+	h.Discarded, h.Correlated, h.Walks, h.Short = k.from*r.c.Every, steps(k.over), steps(k.walk), k.short(r.Rounds())
 	return h, nil
 }
 
@@ -71,27 +73,34 @@ func (k kept) fit(rounds int) float64 { return float64(rounds-k.from) / (blockLe
 // blocks is how many blocks these rounds are cut into.
 func (k kept) blocks(rounds int) int { return int(min(max(k.fit(rounds), fewBlocks), heatBlocks)) }
 
-// short reports whether blocks are shorter than they should be, or the last beginning that was tried
-// is the best, so that later ones may be better.
+// short reports whether blocks are shorter than they should be, replicas walk too slowly, or
+// the last beginning that was tried is the best, so that later ones may be better.
 func (k kept) short(rounds int) bool {
-	return k.fit(rounds) < fewBlocks || k.from == rounds*discardMost/discardParts
+	return k.fit(rounds) < fewBlocks || float64(rounds-k.from) < 2*k.walk || k.from == rounds*discardMost/discardParts
 }
 
-// energies appends those of some rounds to each rung's.
-func (r *Run) energies(from, to int, by [][]float64) {
-	for at := from * r.c.Replicas; at < to*r.c.Replicas; at++ {
-		by[r.rungs[at]] = append(by[r.rungs[at]], r.seen[at*seenCount+seenEnergy])
+// energies are those of the rounds from one on, cut into parts by round and replica, and by
+// rung.
+func (r *Run) energies(from, parts int, part func(round, replica int) int) [][][]float64 {
+	out := make([][][]float64, parts)
+	for p := range out {
+		out[p] = make([][]float64, r.c.Replicas)
 	}
+	for at := from * r.c.Replicas; at < r.Rounds()*r.c.Replicas; at++ {
+		rungs := out[part(at/r.c.Replicas, at%r.c.Replicas)]
+		rungs[r.rungs[at]] = append(rungs[r.rungs[at]], r.seen[at*seenCount+seenEnergy])
+	}
+	return out
 }
 
-// heat is the heat capacity from energies by block of the time and rung.
-func heat(blocks [][][]float64, temperatures []float64) *Heat {
-	without := func(out int) [][]float64 {
+// heat is the heat capacity from energies, cut into parts by time, and again in other ways.
+func heat(temperatures []float64, blocks [][][]float64, cuts ...[][][]float64) *Heat {
+	without := func(parts [][][]float64, out int) [][]float64 {
 		all := make([][]float64, len(temperatures))
-		for b, block := range blocks {
+		for p, part := range parts {
 			for k := range all {
-				if b != out {
-					all[k] = append(all[k], block[k]...)
+				if p != out {
+					all[k] = append(all[k], part[k]...)
 				}
 			}
 		}
@@ -103,17 +112,19 @@ func heat(blocks [][][]float64, temperatures []float64) *Heat {
 	for i := range points + 1 {
 		h.Temperatures = append(h.Temperatures, low+(high-low)*float64(i)/points)
 	}
-	all := density(without(-1), temperatures, nil)
+	all := density(without(blocks, -1), temperatures, nil)
 	h.Capacity = all.capacity(h.Temperatures)
 	peak := top(h.Capacity)
 	h.Melting, h.Edge = peakAt(h.Temperatures, h.Capacity), peak == 0 || peak == points
-	mean, square, n := 0.0, 0.0, float64(len(blocks))
-	for b := range blocks {
-		t := peakAt(h.Temperatures, density(without(b), temperatures, all.free).capacity(h.Temperatures)) - h.Melting
-		mean += t / n
-		square += t * t / n
+	for _, parts := range append(cuts, blocks) {
+		mean, square, n := 0.0, 0.0, float64(len(parts))
+		for p := range parts {
+			t := peakAt(h.Temperatures, density(without(parts, p), temperatures, all.free).capacity(h.Temperatures)) - h.Melting
+			mean += t / n
+			square += t * t / n
+		}
+		h.Error = max(h.Error, math.Sqrt(max(square-mean*mean, 0)*(n-1)))
 	}
-	h.Error = math.Sqrt(max(square-mean*mean, 0) * (n - 1))
 	return h
 }
 
@@ -199,6 +210,9 @@ func density(energies [][]float64, temperatures, free []float64) states {
 		for _, e := range es {
 			counts[s.bin(e)]++
 			mean += e / float64(len(es))
+		}
+		if len(es) == 0 { // none of the replicas was on it
+			mean = last
 		}
 		if k > 0 { // integrated along the ladder, where the iteration begins
 			s.free[k] = s.free[k-1] + (mean+last)/2*(1/temperatures[k]-1/temperatures[k-1])
