@@ -70,7 +70,7 @@ func (f *folding) flags(p *pflag.FlagSet) {
 	p.StringVar(&f.temperature, "temperature", "0.7", "`temperature`, or lowest and highest as in 0.6-1.1")
 	p.Uint32Var(&f.config.Seed, "seed", 1, "seed of the random numbers")
 	p.BoolVar(&f.check, "check", true, "compare the last steps and energies with an independent reference")
-	p.StringVarP(&f.out, "out", "o", "", "write frames of the lowest temperature to a `file`, .pdb or .dcd")
+	p.StringVarP(&f.out, "out", "o", "", "write frames of the lowest temperature to a `file`: .pdb, .dcd or .xtc")
 	p.StringVar(&f.html, "html", "", "draw the result on a page in a `file`, which needs no network")
 	p.BoolVar(&f.asJSON, "json", false, "write the report as JSON")
 	f.keeping.bind(p)

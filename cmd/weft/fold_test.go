@@ -78,7 +78,7 @@ func TestFoldMistakes(t *testing.T) {
 		{"give 1 or more", []string{"--steps", "0"}},
 		{"there must be 1 to", []string{"--replicas", "-3"}},
 		{"name two files", []string{"--out", filepath.Join(dir, "t.dcd"), "--html", filepath.Join(dir, "t.dcd")}},
-		{".pdb or .dcd", []string{"--out", filepath.Join(dir, "t.xyz")}},
+		{".pdb, .dcd, .xtc", []string{"--out", filepath.Join(dir, "t.xyz")}},
 	} {
 		if code, _, err := runWeft(foldArgs(c.args...)...); code != exitUsage || !strings.Contains(err, c.want) {
 			t.Errorf("%v: status %d, %s", c.args, code, err)

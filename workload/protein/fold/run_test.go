@@ -306,7 +306,7 @@ func TestWrite(t *testing.T) {
 	if err := errors.Join(r.Write(&text, "pdb"), r.Write(&dcd, "dcd")); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Write(&text, "xtc"); !errors.Is(err, ErrFormat) {
+	if err := r.Write(&text, "trr"); !errors.Is(err, ErrFormat) {
 		t.Error(err)
 	}
 	frames := readDCD(t, dcd.Bytes(), 46)
@@ -330,7 +330,7 @@ func TestWrite(t *testing.T) {
 			t.Errorf("frame %d: RMSD %v, want %v", i, d, r.Lowest(i).RMSD)
 		}
 	}
-	for path, want := range map[string]string{"a.pdb": "pdb", "b/c.DCD": "dcd", "x.xtc": "", "noend": ""} {
+	for path, want := range map[string]string{"a.pdb": "pdb", "b/c.DCD": "dcd", "x.xtc": "xtc", "y.trr": "", "noend": ""} {
 		if got, err := Format(path); got != want || (want == "") != errors.Is(err, ErrFormat) {
 			t.Errorf("%s: %q, %v", path, got, err)
 		}

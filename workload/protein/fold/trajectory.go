@@ -17,29 +17,28 @@ import (
 var ErrFormat = errors.New("no trajectory can be written so")
 
 // Formats are the endings of files that a trajectory can be written to.
-func Formats() []string { return []string{".pdb", ".dcd"} }
+func Formats() []string { return []string{".pdb", ".dcd", ".xtc"} }
 
 // Format is the format of a file by its ending.
 func Format(path string) (string, error) {
 	switch e := strings.ToLower(filepath.Ext(path)); e {
-	case ".pdb", ".dcd":
+	case ".pdb", ".dcd", ".xtc":
 		return e[1:], nil
 	default:
-		return "", fmt.Errorf("fold: %s: %w: name a file that ends in %s", path, ErrFormat, strings.Join(Formats(), " or "))
+		return "", fmt.Errorf("fold: %s: %w: name a file that ends in %s", path, ErrFormat, strings.Join(Formats(), ", "))
 	}
 }
 
 // Write writes the trajectory of the lowest temperature in a format, one frame for each round,
 // each moved and turned to where it is nearest to the native structure. With exchange its
 // frames are of the replicas that were at that temperature. The format "pdb" has a model for each
-// frame, and "dcd" is that of CHARMM and NAMD, which has coordinates alone.
+// frame, "dcd" is that of CHARMM and NAMD, and "xtc" that of GROMACS, which have coordinates
+// alone; "xtc" keeps hundredths of an angstrom.
 func (r *Run) Write(w io.Writer, format string) error {
 	b := bufio.NewWriter(w)
-	write := r.writeDCD
-	if format == "pdb" {
-		write = r.writePDB
-	} else if format != "dcd" {
-		return fmt.Errorf("fold: format %q: %w: use pdb or dcd", format, ErrFormat)
+	write := map[string]func(*bufio.Writer) error{"pdb": r.writePDB, "dcd": r.writeDCD, "xtc": r.writeXTC}[format]
+	if write == nil {
+		return fmt.Errorf("fold: format %q: %w: use pdb, dcd or xtc", format, ErrFormat)
 	}
 	if err := write(b); err != nil {
 		return err
