@@ -33,3 +33,39 @@ func ExampleRun_Do() {
 	// 8 frames; the chain is shorter at the end: true
 	// <nil>
 }
+
+// The free energy along the share of native contacts: chains that began straight have few.
+func ExampleRun_Profile() {
+	ctx := context.Background()
+	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu", Funcs: fold.Funcs(), NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	r, err := fold.New(fold.Config{Structure: "1CRN", Steps: 2000, Every: 50, Replicas: 8, Low: 0.6, High: 1.1, Seed: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := r.Do(ctx, rt, nil); err != nil {
+		log.Fatal(err)
+	}
+	p, err := r.Profile(0.8)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lowest := 0
+	for i, f := range p.Free {
+		if f < p.Free[lowest] {
+			lowest = i
+		}
+	}
+	fmt.Println("lowest at a Q below 0.3:", p.Q[lowest] < 0.3)
+	h, err := r.Heat()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("too short for a melting temperature:", h.Short)
+	// Output:
+	// lowest at a Q below 0.3: true
+	// too short for a melting temperature: true
+}
