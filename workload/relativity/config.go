@@ -62,6 +62,8 @@ const (
 	maxSteps  = 1 << 15
 	maxBodies = 1 << 19
 	maxStates = 1 << 25 // bodies times steps, all of which are kept
+	// maxBodySteps is the most steps of bodies, each of which is a task for every device.
+	maxBodySteps = 1 << 12
 )
 
 // Config says what is computed.
@@ -114,8 +116,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("relativity: a tolerance of %s: %w: only %s have one", c.Problem, ErrConfig, Orbits)
 	case c.Problem == Boosts && c.Steps != 0:
 		return fmt.Errorf("relativity: %d steps of %s: %w: they have none", c.Steps, c.Problem, ErrConfig)
-	case c.Problem == Bodies && (c.Steps < 1 || c.Steps > maxStates/c.Count):
-		return fmt.Errorf("relativity: %d steps of %d bodies: %w: there must be 1 to %d, since all are kept", c.Steps, c.Count, ErrConfig, maxStates/c.Count)
+	case c.Problem == Bodies && (c.Steps < 1 || c.Steps > min(maxStates/c.Count, maxBodySteps)):
+		return fmt.Errorf("relativity: %d steps of %d bodies: %w: there must be 1 to %d, since all are kept", c.Steps, c.Count, ErrConfig, min(maxStates/c.Count, maxBodySteps))
 	}
 	if c.Problem == Orbits {
 		return c.validOrbits()

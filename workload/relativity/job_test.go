@@ -192,6 +192,46 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
+// Check knows orbits with more digits than any tolerance has.
+func TestExact(t *testing.T) {
+	rt := workloadtest.Open(t, 2, relativity.Funcs())
+	for _, c := range []relativity.Config{
+		{Problem: relativity.Orbits, Count: 64, Steps: 16384},
+		{Problem: relativity.Orbits, Count: 64, Tolerance: 1e-15, Steps: 1 << 15},
+	} {
+		j := workloadtest.New[workload.Job](t)(relativity.New(c))
+		workloadtest.Run(t, rt, j)
+		if err := j.Check(); err != nil {
+			t.Errorf("%s: %v", j.Name(), err)
+		}
+	}
+}
+
+// Orbits without an end are right, and Misses says that little is known of them. Steps that are
+// too coarse show nothing.
+func TestUnfinished(t *testing.T) {
+	rt := workloadtest.Open(t, 2, relativity.Funcs())
+	for _, c := range []struct {
+		relativity.Config
+		least, most float64 // of what Check misses
+	}{
+		{relativity.Config{Tolerance: 1e-12, Steps: 16}, 1, 1},
+		{relativity.Config{Tolerance: 1e-12, Steps: 900}, 0.01, 0.99},
+		{relativity.Config{Steps: 16}, 1, 1},
+		{relativity.Config{Steps: 256}, 0, 0},
+	} {
+		c.Problem, c.Count = relativity.Orbits, 256
+		j := workloadtest.New[workload.Job](t)(relativity.New(c.Config))
+		workloadtest.Run(t, rt, j)
+		if err := j.Check(); err != nil {
+			t.Errorf("%s: %v", j.Name(), err)
+		}
+		if m := j.(workload.Inspected).Misses(); !(m[0].Chance >= c.least && m[0].Chance <= c.most) {
+			t.Errorf("%s may miss %v, want %v to %v", j.Name(), m, c.least, c.most)
+		}
+	}
+}
+
 func TestRejects(t *testing.T) {
 	for want, c := range map[string]relativity.Config{
 		"no problem":          {Problem: "x", Count: 1},
@@ -202,6 +242,7 @@ func TestRejects(t *testing.T) {
 		"only orbits have on": {Problem: relativity.Bodies, Count: 1, Tolerance: 1},
 		"they have none":      {Problem: relativity.Boosts, Count: 1, Steps: 1},
 		"all are kept":        {Problem: relativity.Bodies, Count: 1 << 19, Steps: 100},
+		"1 to 4096":           {Problem: relativity.Bodies, Count: 1, Steps: 4_000_000},
 		"1e-15":               {Problem: relativity.Orbits, Count: 1, Tolerance: math.NaN()},
 		"1e-15 ":              {Problem: relativity.Orbits, Count: 1, Tolerance: -1},
 		"16 to":               {Problem: relativity.Orbits, Count: 1, Steps: 3},

@@ -71,6 +71,7 @@ func particle(p, e float64, steps int) [orbitIn]float64 {
 type OrbitJob struct {
 	c       Config
 	in, out []float64
+	unseen  float64 // share of orbits that the last Check knew only the energy of
 }
 
 // newOrbits draws orbits with p of 10 to 60 and e of 0.01 to 0.7; one of 16 has too little angular

@@ -1,6 +1,7 @@
 package relativity
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 )
@@ -53,6 +54,20 @@ func TestCircle(t *testing.T) {
 		at, v = to, w
 		if d2 := (at[0]-at[3])*(at[0]-at[3]) + (at[1]-at[4])*(at[1]-at[4]); d2 < 0.98 || d2 > 1.02 {
 			t.Fatalf("the bodies are at %v", at)
+		}
+	}
+}
+
+// Orbits that used all steps and are where they began are wrong where those steps are enough.
+func TestStanding(t *testing.T) {
+	j := newOrbits(Config{Problem: Orbits, Count: 64, Steps: 256, Turns: 1})
+	for _, later := range []float64{0, 1} {
+		for i := range j.c.Count {
+			in := j.in[orbitIn*i:]
+			copy(j.out[orbitOut*i:], []float64{in[0], in[1], 0, later * 512 * in[3], 0, 0, 0, 512})
+		}
+		if err := j.Check(); !errors.Is(err, ErrWrong) {
+			t.Errorf("after %v of their time: %v", later, err)
 		}
 	}
 }
