@@ -83,7 +83,10 @@ func (j *Job) wave(i int) []complex128 {
 		out[k] = 1
 		if k != i {
 			d, s := j.distance(i, k), math.Abs(float64(i-k))
-			out[k] = complex(math.Exp(-d/3.8)/(1+s), 0) * complex(1, math.Sin(2*math.Pi*s/float64(n)+d/38))
+			out[k] = 0
+			if d < farthest {
+				out[k] = complex(math.Exp(-d/3.8)/(1+s), 0) * complex(1, math.Sin(2*math.Pi*s/float64(n)+d/38))
+			}
 		}
 		squares += real(out[k])*real(out[k]) + imag(out[k])*imag(out[k])
 	}
@@ -161,9 +164,10 @@ func (j *Job) checkState(i, k int, psi [][]complex128, scale float64) error {
 	phase := cmplx.Phase(product) + math.Mod(math.Pi*math.Abs(float64(i-k))/d, 2*math.Pi) + 2*math.Pi*math.Log1p(d/3.8)*j.c.Time
 	alpha, off := j.alpha(i, k)
 	want := complex(alpha*scale*factor, 0) * cmplx.Exp(complex(0, phase))
-	// The phase of a product is off by the rounding of its terms over its size, and alpha by
-	// that of an energy of up to some hundred units.
-	rounding := 1e-11 + 1e-14*j.c.Time + float64(n)*0x1p-52*terms/max(cmplx.Abs(product), math.SmallestNonzeroFloat64)
+	// The phase of a product is off by the rounding of its terms over its size, where those
+	// below the normal numbers may be zero, and alpha by that of an energy of up to some hundred
+	// units.
+	rounding := 1e-11 + 1e-14*j.c.Time + float64(n)*(0x1p-52*terms+0x1p-1022)/max(cmplx.Abs(product), 0x1p-1022)
 	within := cmplx.Abs(want)*rounding + off*scale*factor + 1e-300
 	if !(cmplx.Abs(got-want) <= within) {
 		return fmt.Errorf("phase: state %d, %d is %v, by the definition %v ± %.2g: %w", i, k, got, want, within, ErrWrong)

@@ -12,7 +12,8 @@
 //   - E = 332.0636 exp(-d/10)/d + 2((3.8/d)¹² - (3.8/d)⁶), and for d from 2.5 to 3.5 also
 //     2(5(2.9/d)¹² - 6(2.9/d)¹⁰)
 //   - α = |E| |cos(ωt)| exp(-d/10 - |E|/(0.001987·300)), scaled so that the sum of α² is 1
-//   - ψᵢⱼ = r(1 + i sin(2πs/N + d/38)), r = exp(-d/3.8)/(1+s), ψᵢᵢ = 1, every row scaled to length 1
+//   - ψᵢⱼ = r(1 + i sin(2πs/N + d/38)), r = exp(-d/3.8)/(1+s), ψᵢᵢ = 1, every row scaled to length 1;
+//     beyond 2622 Å r is zero
 //   - φ = arg(Σₖ conj(ψᵢₖ) ψⱼₖ) + πs/d
 //   - χ is 1.2 for a pair with glycine, else 0.8 with proline, 1.1 for two alanines, 0.9 for two
 //     valines, isoleucines or leucines, 1.3 for glutamate with lysine and aspartate with arginine

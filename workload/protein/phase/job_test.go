@@ -2,9 +2,12 @@ package phase_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"math/cmplx"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -92,6 +95,29 @@ func TestJobRight(t *testing.T) {
 			continue
 		}
 		run(t, rt, c)
+	}
+}
+
+// chain writes a file with residues in a line, some angstrom apart, and returns its name.
+func chain(t *testing.T, residues int, apart float64) string {
+	t.Helper()
+	text := "data_chain\nloop_\n_atom_site.label_atom_id\n_atom_site.label_comp_id\n_atom_site.auth_asym_id\n_atom_site.auth_seq_id\n_atom_site.Cartn_x\n_atom_site.Cartn_y\n_atom_site.Cartn_z\n"
+	for i := range residues {
+		text += fmt.Sprintf("CA ALA A %d %.3f %d 0\n", i+1, apart*float64(i), i%3)
+	}
+	name := filepath.Join(t.TempDir(), "chain.cif")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// States of residues are right however far they are apart: where waves end, where products do,
+// and where nothing is left.
+func TestFar(t *testing.T) {
+	rt := workloadtest.Open(t, 2, phase.Funcs())
+	for _, apart := range []float64{20, 29, 55, 90, 3000} {
+		run(t, rt, phase.Config{Structure: chain(t, 100, apart), Time: 0.1})
 	}
 }
 

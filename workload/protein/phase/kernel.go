@@ -143,6 +143,9 @@ const (
 	screening  = 10
 	thermal    = 0.001987 * 300
 	bondLength = 2.9
+	// farthest is where waves end. Beyond it they would be below the normal numbers, with which
+	// some devices do not compute.
+	farthest = 690 * unitLength
 )
 
 // energy is E.
@@ -186,6 +189,9 @@ func waves(c *weft.Call, p params, lo, hi int) {
 			d := math.Sqrt(float64(x*x) + float64(y*y) + float64(z*z))
 			s := math.Abs(float64(i - j))
 			re[j] = math.Exp(-d/unitLength) / (1 + s)
+			if d >= farthest {
+				re[j] = 0
+			}
 			im[j] = re[j] * math.Sin(2*math.Pi*s/float64(p.residues)+d/(10*unitLength))
 			length2 += float64(re[j]*re[j]) + float64(im[j]*im[j])
 			turned := 2 * math.Pi * math.Log(1+d/unitLength) * p.time

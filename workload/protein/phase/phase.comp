@@ -28,6 +28,7 @@ uint me = gl_LocalInvocationID.x;
 
 #ifdef WAVES
 const double Pi = 3.14159265358979323846LF;
+const double Farthest = 690.0LF * 3.8LF; // where waves end, as in the Go code
 
 // power is 2 to the n, for n from -1022 to 1023.
 double power(int n) { return packDouble2x32(uvec2(0, uint(n + 1023) << 20)); }
@@ -191,7 +192,7 @@ void main() {
 		}
 		dvec3 v = bead(i) - bead(j);
 		double d = sqrt(along(v, v)), s = double(i > j ? i - j : j - i);
-		precise double r = exponential(-d / 3.8LF) / (1.0LF + s);
+		precise double r = d >= Farthest ? 0.0LF : exponential(-d / 3.8LF) / (1.0LF + s);
 		precise double angle = 2.0LF * Pi * s / double(residues) + d / 38.0LF;
 		precise double t = r * circle(angle).y;
 		waves[re + j] = r;

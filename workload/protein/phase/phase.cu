@@ -14,6 +14,7 @@ struct Params {
 enum : u32 { WaveThreads = 128, Side = 8, Deep = 16 };
 
 constexpr double Pi = 3.14159265358979323846;
+constexpr double Farthest = 690 * 3.8; // where waves end, as in the Go code
 
 struct Pair {
 	double x, y;
@@ -181,7 +182,7 @@ KERNEL(128, 4) phase_waves(const double *__restrict beads, const u32 *__restrict
 		}
 		Vector v = bead(beads, i) - bead(beads, j);
 		double d = __nvvm_sqrt_rn_d(along(v, v)), s = i > j ? i - j : j - i;
-		double r = exponential(-d / 3.8) / (1 + s);
+		double r = d >= Farthest ? 0 : exponential(-d / 3.8) / (1 + s);
 		double t = r * circle(2 * Pi * s / p.residues + d / 38).y;
 		re[j] = r;
 		im[j] = t;
