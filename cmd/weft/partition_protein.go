@@ -33,8 +33,15 @@ func cutProtein(c *cobra.Command, structure, chain, by string, scores []float64,
 	if err != nil {
 		return terminal.Usage(err)
 	}
-	p, err := partsBy(by, s, contacts, scores)
-	if err != nil {
+	var p *partition.Parts
+	err = terminal.Abandonable(c.Context(), func() (err error) {
+		p, err = partsBy(by, s, contacts, scores)
+		return err
+	})
+	switch {
+	case c.Context().Err() != nil:
+		return err
+	case err != nil:
 		return terminal.Usage(err)
 	}
 	out := proteinJSON{

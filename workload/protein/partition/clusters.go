@@ -30,7 +30,7 @@ func ContactClusters(contacts *network.Matrix, weights []float64) (*Parts, error
 	if err := p.bisect(contacts, all, sizes, 0); err != nil {
 		return nil, err
 	}
-	refine(contacts, p.Of, sizes)
+	refine(contacts, p.Of, sizes, slices.Repeat([]int{1}, len(sizes)))
 	return p, nil
 }
 
@@ -48,7 +48,7 @@ func (p *Parts) bisect(contacts *network.Matrix, residues, sizes []int, first in
 		left += s
 	}
 	sub := subgraph(contacts, residues)
-	side, err := split(sub, []int{left, len(residues) - left})
+	side, err := split(sub, []int{left, len(residues) - left}, []int{half, len(sizes) - half})
 	if err != nil {
 		return err
 	}
@@ -102,8 +102,9 @@ func subgraph(m *network.Matrix, residues []int) *network.Matrix {
 	return out
 }
 
-// split returns on which side each residue of a graph is, with few contacts between the sides.
-func split(m *network.Matrix, sizes []int) ([]int, error) {
+// split returns on which side each residue of a graph is, with few contacts between the sides,
+// which have least residues.
+func split(m *network.Matrix, sizes, least []int) ([]int, error) {
 	n := m.Rows()
 	orders := [][]int{make([]int, n)} // the first sizes[0] of each are a side
 	for i := range n {
@@ -130,7 +131,7 @@ func split(m *network.Matrix, sizes []int) ([]int, error) {
 		orders = append(orders, grown(m, s*n/min(starts, n)))
 	}
 	var best []int
-	least := 0
+	fewest := 0
 	for _, order := range orders {
 		// From either end, as the sides may differ in size.
 		for end := range 2 {
@@ -142,9 +143,9 @@ func split(m *network.Matrix, sizes []int) ([]int, error) {
 				}
 				side[at] = 0
 			}
-			refine(m, side, sizes)
-			if cut := (&Parts{Of: side}).Cut(m); best == nil || cut < least {
-				best, least = side, cut
+			refine(m, side, sizes, least)
+			if cut := (&Parts{Of: side}).Cut(m); best == nil || cut < fewest {
+				best, fewest = side, cut
 			}
 		}
 	}

@@ -13,7 +13,8 @@ import (
 // There must be as many modes as domains at least; only so many are used. They are those of a
 // Gaussian network, as network.Matrix.Slowest or package elastic find them. Domains may be of
 // any size, and their residues need not be next to each other in the chain. Those with the
-// first residues come first. The result depends on nothing but the arguments.
+// first residues come first. A network in several pieces, of which a mode costs nothing, has
+// none. The result depends on nothing but the arguments.
 func StructuralDomains(modes *network.Modes, domains int) (*Parts, error) {
 	if len(modes.Vectors) == 0 || domains < 1 || domains > len(modes.Vectors[0]) {
 		return nil, fmt.Errorf("partition: %d domains: %w: there must be one to the number of residues", domains, ErrPartition)
@@ -22,6 +23,12 @@ func StructuralDomains(modes *network.Modes, domains int) (*Parts, error) {
 		return nil, fmt.Errorf("partition: %d modes for %d domains: %w: as many modes as domains are needed", len(modes.Vectors), domains, ErrPartition)
 	}
 	points := make([][]float64, len(modes.Vectors[0]))
+	for k, v := range modes.Values[:domains] {
+		// The eigenvalues of a connected graph are above 4 ÷ residues².
+		if n := float64(len(points)); !(v > 1/(n*n)) || math.IsInf(v, 1) {
+			return nil, fmt.Errorf("partition: mode %d has eigenvalue %.3g, so the network is in pieces: %w: raise the cutoff or take one chain", k, v, ErrPartition)
+		}
+	}
 	for i := range points {
 		for k := range domains {
 			points[i] = append(points[i], modes.Vectors[k][i]/math.Sqrt(modes.Values[k]))

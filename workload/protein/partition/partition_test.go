@@ -118,6 +118,51 @@ func TestWeights(t *testing.T) {
 	}
 }
 
+// Every number of parts up to that of residues is possible, and each part has a residue.
+func TestManyParts(t *testing.T) {
+	m := contacts(t, crambin)
+	for parts := 1; parts <= m.Rows(); parts++ {
+		p, err := partition.ContactClusters(m, partition.Equal(parts))
+		if err != nil {
+			t.Errorf("%d parts: %v", parts, err)
+			continue
+		}
+		if sizes := p.Sizes(); len(sizes) != parts || slices.Min(sizes) < 1 {
+			t.Errorf("%d parts have %v residues", parts, sizes)
+		}
+	}
+}
+
+// A network in several pieces has no domains.
+func TestDomainsApart(t *testing.T) {
+	var xyz []float64
+	for k := range 3 {
+		for i, x := range protein.Helix(20).Coordinates() {
+			if i%3 == 0 {
+				x += 100 * float64(k)
+			}
+			xyz = append(xyz, x)
+		}
+	}
+	m, err := network.Kirchhoff(xyz, network.GaussianCutoff)
+	if err != nil {
+		t.Fatal(err)
+	}
+	modes, err := m.Slowest(network.Uniform(m.Rows()), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for domains := 1; domains <= 3; domains++ {
+		if p, err := partition.StructuralDomains(modes, domains); !errors.Is(err, partition.ErrPartition) {
+			t.Errorf("%d domains of three pieces: %v, %v", domains, p, err)
+		}
+	}
+	modes.Values = []float64{math.NaN(), math.Inf(1), -1}
+	if _, err := partition.StructuralDomains(modes, 1); !errors.Is(err, partition.ErrPartition) {
+		t.Errorf("an eigenvalue that is none: %v", err)
+	}
+}
+
 // The domains of open adenylate kinase are those that were published: NMP (residues 30 to 59),
 // LID (122 to 159) and CORE.
 func TestDomains(t *testing.T) {

@@ -8,12 +8,13 @@ import (
 
 // refine moves residues between parts as long as that lowers the number of contacts that are
 // cut, within bounds of the parts' sizes. A pass moves every residue once, the best first,
-// also where that is worse, and then goes back to the best there was. No part is emptied.
-func refine(m *network.Matrix, of, sizes []int) {
+// also where that is worse, and then goes back to the best there was. A part keeps least
+// residues, where it had them.
+func refine(m *network.Matrix, of, sizes, least []int) {
 	f := &refiner{m: m, of: of, low: make([]int, len(sizes)), high: make([]int, len(sizes)), have: make([]int, len(sizes))}
 	for k, s := range sizes {
 		room := max(int(slack*float64(s)), 1)
-		f.low[k], f.high[k] = max(s-room, 1), s+room
+		f.low[k], f.high[k] = max(s-room, least[k]), s+room
 	}
 	for _, part := range of {
 		f.have[part]++
@@ -31,15 +32,25 @@ type refiner struct {
 	of              []int
 	low, high, have []int // bounds and sizes of parts
 	locked          []bool
-	version         []int32   // of a residue's moves; those of others are void
-	moves           [][]aMove // by gain + offset, the last first
-	offset          int       // the most contacts of a residue
+	version         []int32         // of a residue's moves; those of others are void
+	ways            []*way          // in the order they were first offered
+	wayOf           map[[2]int]*way // by part and part
+	offered         int             // moves so far
+	offset          int             // the most contacts of a residue
 }
 
-// aMove is a residue that could go to a part.
+// way is the moves from a part to another.
+type way struct {
+	from, to int
+	moves    [][]aMove // by gain + offset, the last first
+	top      int       // moves of a higher gain there are none
+}
+
+// aMove is a residue that could go to another part.
 type aMove struct {
-	residue, to int32
-	version     int32
+	residue int32
+	version int32
+	number  int // of those offered
 }
 
 // pass returns whether it lowered the cut, or made sizes keep their bounds.
@@ -50,7 +61,7 @@ func (f *refiner) pass() bool {
 		columns, _ := f.m.Row(i)
 		f.offset = max(f.offset, len(columns))
 	}
-	f.moves = make([][]aMove, 2*f.offset+1)
+	f.ways, f.wayOf = nil, make(map[[2]int]*way)
 	for i := n - 1; i >= 0; i-- { // so that the first residue of equal gain is the first to go
 		f.offer(i)
 	}
@@ -59,13 +70,12 @@ func (f *refiner) pass() bool {
 	excess := f.excess()
 	best, bestAt, gain := 0, 0, 0
 	for {
-		move, won, ok := f.next()
+		i, to, won, ok := f.next()
 		if !ok {
 			break
 		}
-		i, from := int(move.residue), f.of[move.residue]
-		done = append(done, undo{i, from})
-		f.put(i, int(move.to))
+		done = append(done, undo{i, f.of[i]})
+		f.put(i, to)
 		f.locked[i] = true
 		gain += won
 		columns, _ := f.m.Row(i)
@@ -113,29 +123,52 @@ func (f *refiner) offer(i int) {
 		if to == f.of[i] || with == 0 {
 			continue
 		}
+		w := f.wayOf[[2]int{f.of[i], to}]
+		if w == nil {
+			w = &way{from: f.of[i], to: to, moves: make([][]aMove, 2*f.offset+1)}
+			f.ways, f.wayOf[[2]int{f.of[i], to}] = append(f.ways, w), w
+		}
 		g := with - links[f.of[i]] + f.offset
-		f.moves[g] = append(f.moves[g], aMove{int32(i), int32(to), f.version[i]})
+		f.offered++
+		w.moves[g] = append(w.moves[g], aMove{int32(i), f.version[i], f.offered})
+		w.top = max(w.top, g)
 	}
+}
+
+// best returns the last move of the highest gain of a way, or nil, and drops those that are void.
+func (f *refiner) best(w *way) *aMove {
+	for ; w.top >= 0; w.top-- {
+		list := w.moves[w.top]
+		for k := len(list) - 1; k >= 0; k-- {
+			m := &list[k]
+			if !f.locked[m.residue] && f.version[m.residue] == m.version {
+				w.moves[w.top] = list[:k+1]
+				return m
+			}
+		}
+		w.moves[w.top] = list[:0]
+	}
+	return nil
 }
 
 // next takes the move of the highest gain that keeps sizes within bounds, or brings them
 // nearer to these. Moves that sizes do not allow wait until they do.
-func (f *refiner) next() (move aMove, gain int, ok bool) {
-	for g := 2 * f.offset; g >= 0; g-- {
-		list := f.moves[g]
-		for k := len(list) - 1; k >= 0; k-- {
-			m := list[k]
-			if f.locked[m.residue] || f.version[m.residue] != m.version {
-				list = slices.Delete(list, k, k+1)
-				continue
-			}
-			from := f.of[m.residue]
-			if f.have[from] > f.low[from] && f.have[m.to] < f.high[m.to] {
-				f.moves[g] = slices.Delete(list, k, k+1)
-				return m, g - f.offset, true
-			}
+func (f *refiner) next() (residue, to, gain int, ok bool) {
+	var at *way
+	var move *aMove
+	for _, w := range f.ways {
+		if f.have[w.from] <= f.low[w.from] || f.have[w.to] >= f.high[w.to] {
+			continue
 		}
-		f.moves[g] = list
+		m := f.best(w)
+		if m != nil && (at == nil || w.top > at.top || w.top == at.top && m.number > move.number) {
+			at, move = w, m
+		}
 	}
-	return aMove{}, 0, false
+	if at == nil {
+		return 0, 0, 0, false
+	}
+	list := &at.moves[at.top]
+	*list = (*list)[:len(*list)-1]
+	return int(move.residue), at.to, at.top - f.offset, true
 }
