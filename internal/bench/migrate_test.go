@@ -53,7 +53,7 @@ func TestBenchMigrate(t *testing.T) {
 	}
 	refused(t, "--bytes 5", "migrate", "--bytes", "5")
 	refused(t, "--steps 3", "migrate", "--steps", "3")
-	refused(t, "no such file", "migrate", "--dir", dir+"/gone")
+	refused(t, "no such file", "migrate", "--bytes", "1MiB", "--dir", dir+"/gone")
 	// What a process says is told.
 	if _, err := run(t.Context(), "migrate", "--bytes", "1MiB", "--from", "cpu/x"); err == nil || !strings.Contains(err.Error(), "cpu/x") {
 		t.Errorf("devices that are none: %v", err)

@@ -187,6 +187,11 @@ func (m *Model) Forces(f, x []float64) float64 {
 		push(c.I, d, 60*q5*(q-1)/r2)
 		push(c.J, d, -60*q5*(q-1)/r2)
 	}
+	return m.repel(sum, x, push)
+}
+
+// repel returns a sum of energies with that of beads added that repel each other.
+func (m *Model) repel(sum float64, x []float64, push func(i int, by vector, scale float64)) float64 {
 	contacts := m.Contacts
 	for _, c := range Near(x, Cutoff) {
 		for len(contacts) > 0 && (contacts[0].I < c.I || contacts[0].I == c.I && contacts[0].J < c.J) {
