@@ -3,6 +3,7 @@ package proc
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"unsafe"
@@ -38,7 +39,7 @@ var open = map[string]uint64{
 	"/etc/ld.so.cache": readFiles, "/etc/ld.so.conf": readFiles, "/etc/ld.so.conf.d": readFiles, "/etc/localtime": readFiles,
 	"/sys/devices/system": readFiles, "/sys/fs/cgroup": readFiles, "/sys/kernel/mm": readFiles,
 	"/proc/meminfo": readFiles, "/proc/cpuinfo": readFiles, "/dev/zero": readFiles, "/dev/random": readFiles, "/dev/urandom": readFiles,
-	"/dev/null": onFiles, "/proc/self": readFiles | onFiles,
+	"/dev/null": onFiles, "/proc/self": readFiles,
 	"/proc/self/exe": readFiles, // the program, wherever it is
 }
 
@@ -64,6 +65,7 @@ func startShut() error {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	_ = dieFirst() // which it cannot later; giveUp does it for those that have no Landlock, and reports
 	if err := shutFiles(version); err != nil {
 		return fmt.Errorf("proc: confine the process to its files: %w", err)
 	}
@@ -106,13 +108,22 @@ func shutFiles(version int) error {
 }
 
 // permit adds rights on a file, or on all that is in a folder, to a ruleset. One that cannot be
-// opened has none.
+// opened has none. What is in /proc stays open, by a descriptor that gives no rights, in the program
+// that is started anew too: a rule holds for an inode, and there the kernel makes a new one when it
+// has dropped what it remembers of a name that nobody has open.
 func permit(ruleset int, name string, rights uint64) error {
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = unix.Close(fd) }()
+	if filepath.Dir(name) == "/proc" {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
+	} else {
+		defer func() { _ = unix.Close(fd) }()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fmt.Errorf("%s: %w", name, err)

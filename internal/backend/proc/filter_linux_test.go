@@ -66,6 +66,25 @@ func TestFilter(t *testing.T) {
 		{"unshare", unix.SYS_UNSHARE, []uint64{unix.CLONE_NEWUSER}, deny, deny},
 		{"setns", unix.SYS_SETNS, nil, deny, deny},
 		{"execve", unix.SYS_EXECVE, nil, allow, deny},
+		{"truncate", unix.SYS_TRUNCATE, nil, allow, deny},
+		{"fchmod", unix.SYS_FCHMOD, nil, allow, deny},
+		{"fchmodat", unix.SYS_FCHMODAT, nil, allow, deny},
+		{"fchmodat2", unix.SYS_FCHMODAT2, nil, allow, deny},
+		{"fchown", unix.SYS_FCHOWN, nil, allow, deny},
+		{"fchownat", unix.SYS_FCHOWNAT, nil, allow, deny},
+		{"utimensat", unix.SYS_UTIMENSAT, nil, allow, deny},
+		{"setxattr", unix.SYS_SETXATTR, nil, allow, deny},
+		{"lsetxattr", unix.SYS_LSETXATTR, nil, allow, deny},
+		{"fsetxattr", unix.SYS_FSETXATTR, nil, allow, deny},
+		{"removexattr", unix.SYS_REMOVEXATTR, nil, allow, deny},
+		{"lremovexattr", unix.SYS_LREMOVEXATTR, nil, allow, deny},
+		{"fremovexattr", unix.SYS_FREMOVEXATTR, nil, allow, deny},
+		{"shmget", unix.SYS_SHMGET, nil, allow, deny},
+		{"shmat", unix.SYS_SHMAT, nil, allow, deny},
+		{"shmctl", unix.SYS_SHMCTL, nil, allow, deny},
+		{"msgget", unix.SYS_MSGGET, nil, allow, deny},
+		{"semget", unix.SYS_SEMGET, nil, allow, deny},
+		{"mq_open", unix.SYS_MQ_OPEN, nil, allow, deny},
 		{"clone3", unix.SYS_CLONE3, nil, missing, missing},
 		{"clone a thread", unix.SYS_CLONE, []uint64{thread}, allow, allow},
 		{"clone a process", unix.SYS_CLONE, []uint64{uint64(unix.SIGCHLD)}, allow, deny},
@@ -76,6 +95,19 @@ func TestFilter(t *testing.T) {
 		{"prlimit64 of another", unix.SYS_PRLIMIT64, []uint64{1, 7, 0, 1}, allow, deny},
 		{"prlimit64 sets", unix.SYS_PRLIMIT64, []uint64{0, 7, 1, 0}, allow, deny},
 		{"prlimit64 sets, high address", unix.SYS_PRLIMIT64, []uint64{pid, 7, high, 0}, allow, deny},
+		{"sched_setaffinity of itself", unix.SYS_SCHED_SETAFFINITY, []uint64{0, 8}, allow, allow},
+		{"sched_setaffinity of another", unix.SYS_SCHED_SETAFFINITY, []uint64{1, 8}, allow, deny},
+		{"sched_setscheduler of itself", unix.SYS_SCHED_SETSCHEDULER, []uint64{0, 1}, allow, allow},
+		{"sched_setscheduler of another", unix.SYS_SCHED_SETSCHEDULER, []uint64{1, 0}, allow, deny},
+		{"sched_setparam of another", unix.SYS_SCHED_SETPARAM, []uint64{1, 0}, allow, deny},
+		{"sched_setattr of itself", unix.SYS_SCHED_SETATTR, []uint64{0, 1}, allow, allow},
+		{"sched_setattr of another", unix.SYS_SCHED_SETATTR, []uint64{1, 1}, allow, deny},
+		{"setpriority of itself", unix.SYS_SETPRIORITY, []uint64{0, 0, 5}, allow, allow},
+		{"setpriority of another", unix.SYS_SETPRIORITY, []uint64{0, 1, 5}, allow, deny},
+		{"setpriority of a user", unix.SYS_SETPRIORITY, []uint64{2, 0, 5}, allow, deny},
+		{"ioprio_set of itself", unix.SYS_IOPRIO_SET, []uint64{1, 0, 5}, allow, allow},
+		{"ioprio_set of another", unix.SYS_IOPRIO_SET, []uint64{1, 1, 5}, allow, deny},
+		{"ioprio_set of a user", unix.SYS_IOPRIO_SET, []uint64{3, 0, 5}, allow, deny},
 		{"another way to call", 0x40000000 + unix.SYS_READ, nil, deny, deny},
 	}
 	for bit := range uint64(32) {
@@ -105,8 +137,30 @@ func TestFilter(t *testing.T) {
 			}
 		}
 	}
+	for _, call := range confined {
+		if got := judged(t, filter(arch, false, pid), arch, call); got != allow {
+			t.Errorf("call %d: %#x", call, got)
+		}
+		if got := judged(t, filter(arch, true, pid), arch, call); got != deny {
+			t.Errorf("strict: call %d: %#x", call, got)
+		}
+	}
 	if n := namespaces; n != 0x7e020000 {
 		t.Errorf("flags of namespaces are %#x", n)
+	}
+}
+
+// A child has the variables that it is to have, and is told what it is by its parent alone.
+func TestCleaned(t *testing.T) {
+	env := []string{"PATH=p", "SECRET=s", "CUDA_X=c", "WEFT_TEST=t", shutVar + "=on", roleVar + "=keeper", shutVar + "S=x"}
+	for _, c := range []struct{ extra, want []string }{
+		{nil, []string{"PATH=p", "SECRET=s", "CUDA_X=c", "WEFT_TEST=t", shutVar + "S=x"}},
+		{[]string{}, []string{"PATH=p", "WEFT_TEST=t", shutVar + "S=x"}},
+		{[]string{"CUDA_"}, []string{"PATH=p", "CUDA_X=c", "WEFT_TEST=t", shutVar + "S=x"}},
+	} {
+		if got := cleaned(env, c.extra); !slices.Equal(got, c.want) {
+			t.Errorf("with %q: %q", c.extra, got)
+		}
 	}
 }
 

@@ -25,14 +25,14 @@ import (
 var keptEnv = []string{"PATH=", "HOME=", "USER=", "LOGNAME=", "TMPDIR=", "TZ=", "LANG=", "LC_", "LD_LIBRARY_PATH=", "XDG_", "GOMAXPROCS=", "GODEBUG=", "GOGC=", "GOMEMLIMIT=", "GOTRACEBACK=", "GORACE=", "GOCOVERDIR=", "WEFT_"}
 
 // cleaned returns the variables of an environment that a child keeps; extra are further
-// beginnings of names. With nil it keeps all.
+// beginnings of names. With nil it keeps all but those by which a child is told what it is.
 func cleaned(env, extra []string) []string {
-	if extra == nil {
-		return env
-	}
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		begins := func(p string) bool { return strings.HasPrefix(v, p) }
-		return !slices.ContainsFunc(keptEnv, begins) && !slices.ContainsFunc(extra, begins)
+		if begins(roleVar+"=") || begins(shutVar+"=") {
+			return true
+		}
+		return extra != nil && !slices.ContainsFunc(keptEnv, begins) && !slices.ContainsFunc(extra, begins)
 	})
 }
 
@@ -67,9 +67,13 @@ func (m *message) giveUp(hostKernels bool) (warning, err error) {
 	return warning, nil
 }
 
-// dieFirst makes this process the first choice of the kernel's OOM killer.
+// dieFirst makes this process the first choice of the kernel's OOM killer, if it is not already.
 func dieFirst() error {
-	f, err := os.OpenFile("/proc/self/oom_score_adj", os.O_WRONLY, 0)
+	const name = "/proc/self/oom_score_adj"
+	if is, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(is)) == oomScore {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -129,12 +133,27 @@ var never = append([]uint32{
 }, neverHere...)
 
 // confined are those that a process loses besides when it is confined: to start programs, to
-// make connections, to reach into other processes or signal them, to raise its limits.
+// make connections, to reach into other processes or signal them, to raise its limits; to change
+// what is said of files, or their length by name, which Landlock does not govern or not in its first
+// versions; memory, messages and semaphores that all processes of a user can reach.
 var confined = append([]uint32{
 	unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_CONNECT, unix.SYS_ACCEPT, unix.SYS_ACCEPT4,
 	unix.SYS_PROCESS_VM_READV, unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_GETFD, unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_KILL, unix.SYS_TKILL,
 	unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_IO_URING_SETUP, unix.SYS_PERF_EVENT_OPEN,
+	unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES,
+	unix.SYS_TRUNCATE, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT, unix.SYS_FILE_SETATTR,
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
+	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT,
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
+	unix.SYS_SEMGET, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
 }, confinedHere...)
+
+// ownThread are calls whose first argument is a thread, 0 for the calling one. A confined process
+// has no other.
+var ownThread = []uint32{unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR}
+
+// ioprioProcess says that ioprio_set is for a thread, and not for a user's or group's.
+const ioprioProcess = 1
 
 // namespaces are the flags of clone that make namespaces.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
@@ -169,7 +188,8 @@ func ret(k uint32) unix.SockFilter {
 // one fails with EPERM. clone makes no namespaces, and clone3, whose flags a filter cannot see, is
 // said to be missing, which has callers use clone. In a confined process clone makes threads
 // only, tgkill, by which the Go runtime interrupts its threads, reaches those of the process itself
-// only, and prlimit64 reads its own limits only.
+// only, prlimit64 reads its own limits only, and a thread sets the cores and the priority of
+// itself only.
 func filter(arch uint32, strict bool, pid uint32) []unix.SockFilter {
 	allow, deny := ret(unix.SECCOMP_RET_ALLOW), ret(unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM))
 	p := []unix.SockFilter{load(dataArch), equal(arch, 1, 0), deny, load(dataCall)}
@@ -189,6 +209,12 @@ func filter(arch uint32, strict bool, pid uint32) []unix.SockFilter {
 	judge(unix.SYS_CLONE3, ret(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
 	if strict {
 		judge(unix.SYS_CLONE, load(dataArgs), hasAny(namespaces, 1, 0), hasAny(unix.CLONE_THREAD, 1, 0), deny, allow)
+		for _, call := range ownThread {
+			judge(call, load(dataArgs), equal(0, 1, 0), deny, allow)
+		}
+		for _, c := range [][2]uint32{{unix.SYS_SETPRIORITY, unix.PRIO_PROCESS}, {unix.SYS_IOPRIO_SET, ioprioProcess}} {
+			judge(c[0], load(dataArgs), equal(c[1], 0, 2), load(dataArgs+8), equal(0, 1, 0), deny, allow)
+		}
 		judge(unix.SYS_TGKILL, load(dataArgs), equal(pid, 1, 0), deny, allow)
 		newLimit := uint32(dataArgs + 2*8)
 		judge(unix.SYS_PRLIMIT64, load(dataArgs), equal(0, 1, 0), equal(pid, 0, 4),

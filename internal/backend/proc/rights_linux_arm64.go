@@ -7,5 +7,5 @@ const auditArch = unix.AUDIT_ARCH_AARCH64
 // neverHere and confinedHere are calls that not every architecture has.
 var (
 	neverHere    = []uint32{unix.SYS_KEXEC_FILE_LOAD}
-	confinedHere = []uint32{unix.SYS_SETRLIMIT}
+	confinedHere = []uint32{unix.SYS_SETRLIMIT, unix.SYS_SEMOP}
 )
