@@ -167,11 +167,12 @@ type Options struct {
 	// this process.
 	Isolate bool
 	// Confine has these workers lose the right to start programs and processes, to make
-	// sockets, and to signal or trace other processes by system calls for that; Open errs where
-	// the system cannot do that. Where the kernel has Landlock (Linux 5.13), they open no files
-	// but those of programs and libraries, to read, and cannot look into other processes by
-	// /proc: what a kernel needs is data of its task. Where it has not, this process
-	// leaves no core file and is closed to debuggers, so that they cannot read its memory.
+	// sockets, to signal, trace or schedule other processes by system calls for that, and to
+	// change owners, rights and times of files; Open errs where the system cannot do that.
+	// Where the kernel has Landlock (Linux 5.13), they open no files but those of programs and
+	// libraries, to read, and cannot look into other processes by /proc: what a kernel needs
+	// is data of its task. Where it has not, this process leaves no core file and is closed to
+	// debuggers, so that they cannot read its memory.
 	Confine bool
 	// WorkerBytes is the memory that each of these workers may take, half of it for data of
 	// tasks (half of what the machine or its control group has). A kernel that allocates more

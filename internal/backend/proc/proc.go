@@ -87,16 +87,16 @@ type Options struct {
 	// those that every program looks at ("CUDA_"). With nil they keep all.
 	Env []string
 	// Confined has children lose the right to start programs, to use the network, to
-	// signal or look into other processes, and to open files beyond those of programs and
-	// libraries. Without it they lose only what neither a driver nor a kernel needs; see
-	// docs/RATIONALE.md.
+	// signal, look into or schedule other processes, to open files beyond those of programs
+	// and libraries, and to change what the system says of files. Without it they lose only
+	// what neither a driver nor a kernel needs; see docs/RATIONALE.md.
 	Confined bool
 	// MaxData is the private memory that a worker may take beyond what it has when its device
 	// is open, if its kernels are functions of the worker itself; 0 means no limit.
 	MaxData int64
 	// Reserve is how much memory of the machine is to stay free, in bytes. When less is
 	// left, the worker with the newest large task is ended, if its kernels are functions
-	// of the worker itself and large workers have what is missing; otherwise that is logged.
+	// of the worker itself and running workers have what is missing; otherwise that is logged.
 	// 0 means that nobody watches.
 	Reserve int64
 	// Available says how much is left, for tests; nil asks the system.
