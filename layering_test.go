@@ -132,7 +132,7 @@ var house = []room{
 	{pkg: "internal/panel", modules: []string{"golang.org/x/sys"},
 		why: "an inner loop knows numbers, not tasks"},
 	{pkg: "internal/product", imports: []string{".", "graph", "machine", "sched", "workload", "internal/arena", "internal/panel", "internal/philox", "internal/signature"}, why: portable},
-	{pkg: "workload/*", imports: []string{".", "graph", "machine", "sched", "workload", "collective", "collective/live", "replica", "pipeline", "internal/panel", "internal/philox", "internal/product", "internal/rounding", "internal/safefile", "internal/signature"}, modules: []string{"golang.org/x/sys"},
+	{pkg: "workload/*", imports: []string{".", "graph", "machine", "sched", "workload", "collective", "collective/live", "replica", "pipeline", "internal/panel", "internal/philox", "internal/product", "internal/rounding", "internal/safefile", "internal/signature", "internal/text"}, modules: []string{"golang.org/x/sys"},
 		why: portable},
 	{pkg: "workload/fusion", imports: []string{".", "graph", "machine", "sched", "workload", "workload/clifford", "pipeline", "internal/philox", "internal/rounding", "internal/signature"},
 		why: "records have multivectors, whose product is that of geometric algebra"},

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/weft-run/weft/internal/terminal"
@@ -79,6 +80,16 @@ func (r *liveReport) account(w io.Writer) {
 	}
 }
 
+// manyDigits are numbers too long for text; --json has all digits.
+var manyDigits = regexp.MustCompile(`\d{201,}`)
+
+// shortNumbers is a result with the first and last digits of numbers that have more than 200.
+func shortNumbers(result string) string {
+	return manyDigits.ReplaceAllStringFunc(result, func(n string) string {
+		return fmt.Sprintf("%s…%s (%d digits; --json has all)", n[:15], n[len(n)-15:], len(n))
+	})
+}
+
 // outcome writes what came of the runs.
 func (r *liveReport) outcome(w io.Writer) {
 	if r.Kept != nil {
@@ -89,7 +100,7 @@ func (r *liveReport) outcome(w io.Writer) {
 		fmt.Fprintf(w, "%s failed and was tried again.\n", terminal.Count(r.Retries, "execution"))
 	}
 	if r.Result != "" {
-		fmt.Fprintf(w, "Result: %s.\n", r.Result)
+		fmt.Fprintf(w, "Result: %s.\n", shortNumbers(r.Result))
 	}
 	for _, line := range r.outputs {
 		fmt.Fprintf(w, "Output %s\n", line)

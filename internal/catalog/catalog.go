@@ -32,12 +32,19 @@ type Entry struct {
 type Order struct {
 	name  string
 	bytes func() float64 // host memory that the job will take; a float64, which no size overflows
+	valid func() error   // what is wrong with the configuration, files aside
 	make  func() (workload.Job, error)
+}
+
+// config is what the configurations of workloads have in common.
+type config interface {
+	Bytes() float64
+	Validate() error
 }
 
 // order binds a configuration, to which flags write, to the function that makes its
 // job. settle completes the configuration by what flags leave open.
-func order[C interface{ Bytes() float64 }, J workload.Job](c *C, make func(C) (J, error), settle ...func()) Order {
+func order[C config, J workload.Job](c *C, make func(C) (J, error), settle ...func()) Order {
 	settled := func() C {
 		for _, s := range settle {
 			s()
@@ -46,6 +53,7 @@ func order[C interface{ Bytes() float64 }, J workload.Job](c *C, make func(C) (J
 	}
 	return Order{
 		bytes: func() float64 { return settled().Bytes() },
+		valid: func() error { return settled().Validate() },
 		make: func() (workload.Job, error) {
 			j, err := make(settled())
 			if err != nil {
@@ -66,8 +74,10 @@ func (w Entry) Flags(f *pflag.FlagSet) Order {
 // Job makes the job, or returns an error if it needs more memory than is available. A
 // configuration that the workload refuses is a mistake of the user.
 func (o Order) Job(ctx context.Context) (workload.Job, error) {
-	if err := host.Enough(o.name, int64(min(o.bytes(), math.MaxInt64/2))); err != nil {
-		return nil, err
+	if o.valid() == nil { // or make says in the workload's words what is wrong, and takes no memory
+		if err := host.Enough(o.name, int64(min(o.bytes(), math.MaxInt64/2))); err != nil {
+			return nil, err
+		}
 	}
 	var made workload.Job
 	err := terminal.Abandonable(ctx, func() (err error) {

@@ -140,7 +140,13 @@ var list = []Entry{
 				c.Steps = 1
 			}
 		})
-		batch := o.bytes
+		batch, valid := o.bytes, o.valid
+		o.valid = func() error {
+			if *strategy != "" { // which NewStreamJob completes
+				return nil
+			}
+			return valid()
+		}
 		o.bytes = func() float64 {
 			if *strategy != "" {
 				return stream(c).Bytes()
@@ -176,17 +182,17 @@ var list = []Entry{
 	{"enumerative", "count solutions of problems of enumerative geometry", enumerative.Funcs, func(f *pflag.FlagSet) Order {
 		c := enumerative.Config{}
 		f.StringVar(&c.Problem, "problem", enumerative.Degree, "degree of a Grassmannian, (spaces on a) hypersurface, or schubert (classes)")
-		f.IntVar(&c.K, "k", 8, "dimension of subspaces, one more than that of spaces on a hypersurface")
-		f.IntVar(&c.N, "n", 24, "dimension of the space they are in")
+		f.IntVar(&c.K, "k", 8, "dimension of subspaces, one more than that of spaces on a hypersurface (hypersurface 2, schubert 3)")
+		f.IntVar(&c.N, "n", 24, "dimension of the space they are in (hypersurface 4, schubert 6)")
 		f.IntVar(&c.Degree, "degree", 0, "degree of the hypersurface (the one with finitely many spaces)")
-		classes := f.String("classes", "", "partitions of Schubert classes, as '2,1 2,1 2,1'")
+		classes := f.String("classes", "", "partitions of Schubert classes, as '2,1 2,1 2,1', which is the default with schubert")
 		var bad error
 		return order(&c, func(c enumerative.Config) (workload.Job, error) {
 			if bad != nil {
 				return nil, bad
 			}
 			return enumerative.New(c)
-		}, func() { c.Classes, bad = enumerative.ParseClasses(*classes) })
+		}, func() { bad = enumerativeDefaults(f, &c, *classes) })
 	}, Growth{[]string{"n"}, 10, 40}},
 	{"clifford", "multiply, turn or normalize multivectors of a geometric algebra", clifford.Funcs, func(f *pflag.FlagSet) Order {
 		c := clifford.Config{}
@@ -207,6 +213,26 @@ var list = []Entry{
 		f.Uint32Var(&c.Seed, "seed", 1, "what particles are drawn from")
 		return order(&c, relativity.New)
 	}, Growth{[]string{"count"}, 1, 1 << 22}},
+}
+
+// enumerativeDefaults completes a problem by what flags leave open: 27 lines on a cubic surface,
+// and a product of three Schubert classes.
+func enumerativeDefaults(f *pflag.FlagSet, c *enumerative.Config, classes string) (err error) {
+	k, n := f.Changed("k"), f.Changed("n")
+	switch {
+	case c.Problem == enumerative.Hypersurface && !k:
+		c.K = 2
+		if !n {
+			c.N = 4
+		}
+	case c.Problem == enumerative.Schubert && !k && !n:
+		c.K, c.N = 3, 6
+		if !f.Changed("classes") {
+			classes = "2,1 2,1 2,1"
+		}
+	}
+	c.Classes, err = enumerative.ParseClasses(classes)
+	return err
 }
 
 // notZero refuses a zero that a workload would take for its default. Help does not say

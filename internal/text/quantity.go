@@ -153,6 +153,8 @@ func Count[T int | int32 | int64](n T, one string) string {
 	case n == 1:
 	case y:
 		one = stem + "ies"
+	case strings.HasSuffix(one, "s"):
+		one += "es"
 	default:
 		one += "s"
 	}

@@ -3,6 +3,7 @@ package clifford
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -143,6 +144,16 @@ func (j *Job) turnBy(r []float64) {
 	for _, v := range append(slices.Clone(r), back...) {
 		j.rotor = append(j.rotor, float32(v))
 	}
+}
+
+// Summary is the sum of all coefficients of the result and of their squares.
+func (j *Job) Summary() string {
+	sum, squares := 0.0, 0.0
+	for _, x := range j.out {
+		sum += float64(x)
+		squares += float64(x) * float64(x)
+	}
+	return fmt.Sprintf("sum %.6g and norm %.6g of all coefficients", sum, math.Sqrt(squares))
 }
 
 // Name says what is computed.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
@@ -23,6 +24,7 @@ type Job struct {
 	tables []uint32
 	sums   []uint32 // by chunk and prime, after a run
 	misses []workload.Miss
+	most   int64 // points of a task at most; 0 means as many as its range has
 }
 
 // New prepares an integral: the primes, and their tables.
@@ -77,9 +79,9 @@ func (j *Job) Name() string {
 	case Hypersurface:
 		name = fmt.Sprintf("enumerative hypersurface of degree %d, Gr(%d,%d)", j.c.Degree, j.c.K, j.c.N)
 	case Schubert:
-		name = fmt.Sprintf("enumerative schubert %d classes of Gr(%d,%d)", len(j.c.Classes), j.c.K, j.c.N)
+		name = fmt.Sprintf("enumerative schubert, %s of Gr(%d,%d)", text.Count(len(j.c.Classes), "class"), j.c.K, j.c.N)
 	}
-	return fmt.Sprintf("%s, %d points, %d primes", name, j.p.count, len(j.primes))
+	return fmt.Sprintf("%s, %s, %s", name, text.Count(j.p.count, "point"), text.Count(len(j.primes), "prime"))
 }
 
 // Class is X: integers.
@@ -132,7 +134,19 @@ func (j *Job) task(lo, hi int64) graph.Task {
 	}
 }
 
-// Graph has a task for each range of points. Ranges must begin at multiples of a chunk.
+// taskOps is the number of operations that a core does in half a second.
+const taskOps = 1 << 30
+
+// Hosted is the job in tasks of a second at most, between which a run can be stopped, seen to
+// progress and kept in a checkpoint. A GPU has all points done in that time.
+func (j *Job) Hosted() workload.Job {
+	h := *j
+	h.most = chunk * max(int64(taskOps/(j.ops()*float64(len(j.primes)))/chunk), 1)
+	return &h
+}
+
+// Graph has a task for each range of points, or several. Ranges must begin at multiples of a
+// chunk.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
 	space := b.Data(graph.Data{Name: "space", Bytes: int64(4 * len(j.space)), Input: true})
@@ -143,12 +157,19 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 		if r.Lo%chunk != 0 || r.Hi%chunk != 0 && r.Hi != int64(j.p.count) {
 			return nil, fmt.Errorf("enumerative: range %d-%d cuts a chunk: begin and end at multiples of %d", r.Lo, r.Hi, chunk)
 		}
-		t := j.task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{
-			{Data: space, Access: graph.Read}, {Data: fields, Access: graph.Read},
-			{Data: sums, Offset: row * (r.Lo / chunk), Bytes: row * chunks(r.Len()), Access: graph.Write},
+		each := r.Len()
+		if j.most > 0 {
+			each = min(each, j.most)
 		}
-		b.Add(t)
+		for lo := r.Lo; lo < r.Hi; lo += each {
+			hi := min(lo+each, r.Hi)
+			t := j.task(lo, hi)
+			t.Uses = []graph.Use{
+				{Data: space, Access: graph.Read}, {Data: fields, Access: graph.Read},
+				{Data: sums, Offset: row * (lo / chunk), Bytes: row * chunks(hi-lo), Access: graph.Write},
+			}
+			b.Add(t)
+		}
 	}
 	return b.Build()
 }
@@ -179,13 +200,24 @@ func (j *Job) Result() *big.Int {
 	return join(remainders, j.primes)
 }
 
-// Summary is the integral, or its first and last digits where it has many.
+// Summary is the integral with all its digits, and what it counts.
 func (j *Job) Summary() string {
-	s := j.Result().String()
-	if n := len(s); n > 40 {
-		s = fmt.Sprintf("%s…%s (%d digits)", s[:15], s[n-15:], n)
+	n := j.Result()
+	if j.c.Problem == Degree {
+		return "degree " + n.String()
 	}
-	return j.c.Problem + " " + s
+	what, where := fmt.Sprintf("space%%s of dimension %d", j.c.K-1), "in all classes"
+	if j.c.K <= 3 {
+		what = []string{"point%s", "line%s", "plane%s"}[j.c.K-1]
+	}
+	if j.c.Problem == Hypersurface {
+		where = fmt.Sprintf("on a hypersurface of degree %d", j.c.Degree)
+	}
+	plural := "s"
+	if n.IsInt64() && n.Int64() == 1 {
+		plural = ""
+	}
+	return fmt.Sprintf("%v "+what+" %s", n, plural, where)
 }
 
 // Rate is terms a second.

@@ -3,12 +3,15 @@ package enumerative_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload/enumerative"
 )
 
@@ -186,4 +189,39 @@ func FuzzParseClasses(f *testing.F) {
 			t.Errorf("%q is %v, written again %v, %v", s, classes, again, err)
 		}
 	})
+}
+
+// Tasks of a job on CPUs take a second at most, cut at chunks, and all of them make the same
+// sums as one.
+func TestHosted(t *testing.T) {
+	j := workloadtest.New[*enumerative.Job](t)(enumerative.New(enumerative.Config{Problem: enumerative.Degree, K: 8, N: 28}))
+	points := j.Items().Extent
+	for name, ranges := range map[string][]sched.Range{"one": {{Lo: 0, Hi: points}}, "two": {{Lo: 0, Hi: 1 << 20}, {Lo: 1 << 20, Hi: points}}} {
+		g, err := j.Hosted().Graph(ranges)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops := 0.0
+		for id := range graph.TaskID(g.NumTasks()) {
+			work := g.Task(id).Work
+			if work.Ops > 1<<30 {
+				t.Errorf("%s: task %s has %g operations", name, g.Task(id).Name, work.Ops)
+			}
+			ops += work.Ops
+		}
+		if want := j.Whole().Work.Ops; g.NumTasks() < 8 || math.Abs(ops-want) > 1e-9*want {
+			t.Errorf("%s: %d tasks with %g operations, want %g", name, g.NumTasks(), ops, want)
+		}
+		if whole, err := j.Graph(ranges); err != nil || whole.NumTasks() != len(ranges) {
+			t.Errorf("%s: %v tasks for GPUs, error %v", name, whole, err)
+		}
+	}
+	if testing.Short() {
+		return
+	}
+	small := workloadtest.New[*enumerative.Job](t)(enumerative.New(enumerative.Config{Problem: enumerative.Degree, K: 8, N: 24}))
+	res := workloadtest.Run(t, workloadtest.Open(t, 1, enumerative.Funcs()), small)
+	if err := small.Check(); err != nil || res.Tasks < 2 {
+		t.Errorf("%d tasks, error %v", res.Tasks, err)
+	}
 }

@@ -24,6 +24,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weft-run/weft/internal/text"
 )
 
 // The problems.
@@ -106,11 +108,15 @@ func (c Config) Validate() error {
 	switch c.Problem {
 	case Hypersurface:
 		if d := c.hypersurface(); d == 0 || c.Degree != 0 && forms(c.Degree, c.K) != c.dim() {
-			hint := "no degree has finitely many; choose another n"
-			if d != 0 {
-				hint = fmt.Sprintf("there are finitely many with degree %d", d)
+			of, hint := "", fmt.Sprintf("there are finitely many with degree %d", d)
+			if d == 0 {
+				near := c.withFinite()
+				hint = fmt.Sprintf("no degree has finitely many; n %d has, with degree %d", near.N, near.hypersurface())
 			}
-			return wrong("spaces of dimension %d on a hypersurface of degree %d in a space of dimension %d", c.K-1, c.Degree, c.N-1, hint)
+			if c.Degree != 0 {
+				of = fmt.Sprintf(" of degree %d", c.Degree)
+			}
+			return wrong("spaces of dimension %d on a hypersurface%s in a space of dimension %d", c.K-1, of, c.N-1, hint)
 		}
 	case Schubert:
 		return c.validClasses()
@@ -121,7 +127,7 @@ func (c Config) Validate() error {
 // validClasses reports partitions that do not fit.
 func (c Config) validClasses() error {
 	if len(c.Classes) < 1 || len(c.Classes) > maxClasses {
-		return fmt.Errorf("enumerative: %d classes: %w: there must be 1 to %d", len(c.Classes), ErrConfig, maxClasses)
+		return fmt.Errorf("enumerative: %s: %w: there must be 1 to %d, as \"2,1 2,1 2,1\" of Gr(3,6)", text.Count(len(c.Classes), "class"), ErrConfig, maxClasses)
 	}
 	boxes := 0
 	for _, parts := range c.Classes {
@@ -149,6 +155,22 @@ func (c Config) hypersurface() int {
 		}
 	}
 	return 0
+}
+
+// withFinite is c with an n for which some degree has finitely many spaces: a cubic or the next
+// degree above where there is one within the limits, else one below.
+func (c Config) withFinite() Config {
+	for _, d := range []int{3, 4, 5, 6, 7, 8, 9, 2} {
+		if f := forms(d, c.K); f < maxForms && f%c.K == 0 {
+			near := c
+			near.N, near.Degree = c.K+f/c.K, 0
+			if near.N <= maxN && near.points() <= maxPoints && near.hypersurface() != 0 {
+				return near
+			}
+		}
+	}
+	c.N, c.Degree = c.K+1, 0 // hyperplanes
+	return c
 }
 
 func (c Config) withDefaults() Config {
@@ -187,7 +209,7 @@ func (c Config) Bytes() float64 {
 		points *= float64(c.N-i) / float64(i+1)
 	}
 	if c.Validate() != nil {
-		return 4 * max(points, 1) // which New refuses, for a better reason where memory allows
+		return 4 * max(points, 1) // which New refuses
 	}
 	c = c.withDefaults()
 	p := c.params()

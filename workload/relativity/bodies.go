@@ -9,6 +9,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
@@ -131,7 +132,7 @@ func newBodies(c Config) *BodyJob {
 
 // Name says how many bodies there are.
 func (j *BodyJob) Name() string {
-	return fmt.Sprintf("relativity %d bodies, %d steps", j.c.Count, j.c.Steps)
+	return fmt.Sprintf("relativity %s, %s", text.Count(j.c.Count, "body"), text.Count(j.c.Steps, "step"))
 }
 
 // Class is R: a body is pulled by all in their order.

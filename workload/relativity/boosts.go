@@ -147,3 +147,13 @@ func (j *BoostJob) Rate(d time.Duration) string {
 	n := float64(j.c.Count) / d.Seconds()
 	return fmt.Sprintf("%.1f M/s, %.2f GB/s", n/1e6, 8*16*n/1e9)
 }
+
+// Summary is the sums of the Minkowski products and of the times of boosted events.
+func (j *BoostJob) Summary() string {
+	products, times := 0.0, 0.0
+	for i, p := range j.products {
+		products += p
+		times += j.out[4*i]
+	}
+	return fmt.Sprintf("sum of products %.9g, of times after boosts %.9g", products, times)
+}

@@ -34,6 +34,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -111,13 +112,13 @@ func (c Config) Validate() error {
 	case c.Count < 1 || c.Count > most:
 		return fmt.Errorf("relativity: %d %s: %w: there must be 1 to %d", c.Count, c.Problem, ErrConfig, most)
 	case c.Problem != Orbits && c.Turns != 0:
-		return fmt.Errorf("relativity: %d turns of %s: %w: only %s have turns", c.Turns, c.Problem, ErrConfig, Orbits)
+		return fmt.Errorf("relativity: %s of %s: %w: only %s have turns", text.Count(c.Turns, "turn"), c.Problem, ErrConfig, Orbits)
 	case c.Problem != Orbits && c.Tolerance != 0:
 		return fmt.Errorf("relativity: a tolerance of %s: %w: only %s have one", c.Problem, ErrConfig, Orbits)
 	case c.Problem == Boosts && c.Steps != 0:
-		return fmt.Errorf("relativity: %d steps of %s: %w: they have none", c.Steps, c.Problem, ErrConfig)
+		return fmt.Errorf("relativity: %s of %s: %w: they have none", text.Count(c.Steps, "step"), c.Problem, ErrConfig)
 	case c.Problem == Bodies && (c.Steps < 1 || c.Steps > min(maxStates/c.Count, maxBodySteps)):
-		return fmt.Errorf("relativity: %d steps of %d bodies: %w: there must be 1 to %d, since all are kept", c.Steps, c.Count, ErrConfig, min(maxStates/c.Count, maxBodySteps))
+		return fmt.Errorf("relativity: %s of %s: %w: there must be 1 to %d, since all are kept", text.Count(c.Steps, "step"), text.Count(c.Count, "body"), ErrConfig, min(maxStates/c.Count, maxBodySteps))
 	}
 	if c.Problem == Orbits {
 		return c.validOrbits()
@@ -131,9 +132,9 @@ func (c Config) validOrbits() error {
 	case c.Tolerance != 0 && !(c.Tolerance >= 1e-15 && c.Tolerance <= 1e-2):
 		return fmt.Errorf("relativity: tolerance %v: %w: it must be 0, for a fixed step, or 1e-15 to 0.01", c.Tolerance, ErrConfig)
 	case c.Turns < 1 || c.Turns > maxSteps || c.Steps < 16 || c.Steps > maxSteps:
-		return fmt.Errorf("relativity: %d turns with %d steps: %w: there must be 1 turn or more, and 16 to %d steps", c.Turns, c.Steps, ErrConfig, maxSteps)
+		return fmt.Errorf("relativity: %s with %s: %w: there must be 1 turn or more, and 16 to %d steps", text.Count(c.Turns, "turn"), text.Count(c.Steps, "step"), ErrConfig, maxSteps)
 	case c.rounds() > maxSteps:
-		return fmt.Errorf("relativity: %d turns of %d steps each: %w: there may be %d steps in all", c.Turns, c.Steps, ErrConfig, maxSteps)
+		return fmt.Errorf("relativity: %s of %d steps each: %w: there may be %d steps in all", text.Count(c.Turns, "turn"), c.Steps, ErrConfig, maxSteps)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
@@ -200,7 +201,7 @@ func (j *OrbitJob) Name() string {
 	if j.c.Tolerance != 0 {
 		how = fmt.Sprintf("tolerance %.2g", j.c.Tolerance)
 	}
-	return fmt.Sprintf("relativity %d orbits, %d turns, %s", j.c.Count, j.c.Turns, how)
+	return fmt.Sprintf("relativity %s, %s, %s", text.Count(j.c.Count, "orbit"), text.Count(j.c.Turns, "turn"), how)
 }
 
 // Class is R: an orbit does not depend on others.
@@ -282,7 +283,7 @@ func (j *OrbitJob) Summary() string {
 			drift = max(drift, o.Drift)
 		}
 	}
-	return fmt.Sprintf("%d orbits fell in, %d have turns to do; energy of others drifts by %.2g at most, angular momentum not", fell, open, drift)
+	return fmt.Sprintf("%s fell in, %d with turns to do; energy of others drifts by %.2g at most, angular momentum not", text.Count(fell, "orbit"), open, drift)
 }
 
 // Rate is orbits a second.
