@@ -27,7 +27,9 @@ func newPartition() *cobra.Command {
 		Short: "Cut a number of equal items, or a protein, among devices",
 		Long: `Cut a number of equal items among devices. With --structure cut the residues of
 a protein: into clusters with few contacts between them, which is what devices
-exchange, into domains that move as one, or into ranges of the chain.`,
+exchange, into domains that move as one, or into ranges of the chain. Sizes of
+domains follow from the structure; a device with a larger score gets a larger
+domain.`,
 		Example: `  weft partition --items 10000 --scores 95,80
   weft partition --items 10000 --scores 95,80 --util 0.8,0.3 --by dynamic
   weft partition --structure 1CRN --scores 1,1 --by clusters`,

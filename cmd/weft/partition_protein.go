@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,6 +56,9 @@ func cutProtein(c *cobra.Command, structure, chain, by string, scores []float64,
 	}
 	return terminal.Print(c, asJSON, out, func(b *bytes.Buffer) error {
 		terminal.Table(b, rows)
+		if by == "domains" {
+			fmt.Fprintln(b, "Sizes of domains follow from the structure, whatever the scores are; the largest score gets the largest.")
+		}
 		fmt.Fprintf(b, "%d of %d contacts cut, %d bytes to exchange in a step\n", out.Cut, out.Contacts, out.Bytes)
 		return nil
 	})
@@ -76,7 +80,31 @@ func partsBy(by string, s *protein.Structure, contacts *network.Matrix, scores [
 	if err != nil {
 		return nil, err
 	}
-	return partition.StructuralDomains(modes, len(scores))
+	p, err := partition.StructuralDomains(modes, len(scores))
+	if err != nil {
+		return nil, err
+	}
+	return dealt(p, scores), nil
+}
+
+// dealt renumbers parts so that a larger one belongs to a device with a larger score.
+func dealt(p *partition.Parts, scores []float64) *partition.Parts {
+	sizes := p.Sizes()
+	parts, devices := make([]int, len(sizes)), make([]int, len(scores))
+	for i := range sizes {
+		parts[i], devices[i] = i, i
+	}
+	slices.SortStableFunc(parts, func(a, b int) int { return sizes[b] - sizes[a] })
+	slices.SortStableFunc(devices, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+	device := make([]int, len(sizes))
+	for i, part := range parts {
+		device[part] = devices[i]
+	}
+	out := &partition.Parts{Of: make([]int, len(p.Of)), Count: p.Count}
+	for i, part := range p.Of {
+		out.Of[i] = device[part]
+	}
+	return out
 }
 
 // proteinJSON is the JSON of weft partition --structure.

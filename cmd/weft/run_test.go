@@ -192,3 +192,29 @@ func TestPredictionError(t *testing.T) {
 		t.Errorf("predictions that were off by 10 %% and 30 %% are off by %v in the median", got)
 	}
 }
+
+// The device with the largest score gets the largest domain, in the table and in the parts.
+func TestDomainsFollowScores(t *testing.T) {
+	for _, scores := range []string{"1,2,1", "3,2,1", "1,2,3"} {
+		args := []string{"partition", "--structure", "1UBI", "--by", "domains", "--scores", scores}
+		var got proteinJSON
+		if err := json.Unmarshal([]byte(works(t, append(args, "--json")...)), &got); err != nil {
+			t.Fatal(err)
+		}
+		counted := make([]int, 3)
+		for _, device := range got.Parts {
+			counted[device]++
+		}
+		score := strings.Split(scores, ",")
+		for i := range score {
+			for k := range score {
+				if score[i] > score[k] && got.Sizes[i] < got.Sizes[k] || counted[i] != got.Sizes[i] {
+					t.Errorf("scores %s: sizes %v, parts have %v", scores, got.Sizes, counted)
+				}
+			}
+		}
+		if text := works(t, args...); !strings.Contains(text, "Sizes of domains follow from the structure") {
+			t.Errorf("the report is\n%s", text)
+		}
+	}
+}
