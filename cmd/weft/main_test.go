@@ -221,7 +221,7 @@ func TestMistakes(t *testing.T) {
 		{"run fisher --shards 0", "weft: --shards 0: it must be at least 1"},
 		{"run fisher --blocks 0", "weft: --blocks 0: it must be at least 1"},
 		{"run tropical-net --shards 0", "weft: --shards 0: it must be at least 1"},
-		{"run landscape --structure " + notTrace, "weft: landscape: protein: " + filepath.Base(notTrace) + ": no C-alpha atom; give a protein in the PDB or mmCIF format: not a usable structure"},
+		{"run landscape --structure " + notTrace, "weft: landscape: protein: " + notTrace + ": no C-alpha atom; give a protein in the PDB or mmCIF format: not a usable structure"},
 		{"run tropical-net --batch 5", "weft: tropical net: 8 shards of a batch of 5: bad training: there must be 1 to 5 shards, each with a sample"},
 		{"run fusion --records 64 --mode hybrid --copies 9 --devices cpu/2", "weft: fusion 64 records…: 9 copies on 2 devices: there must be 1 to 2"},
 		{"run demo --policy steal", "weft: --policy: the demo is simulated and has no runtime to set"},

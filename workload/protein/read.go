@@ -50,7 +50,7 @@ func Open(name string, s Select) (*Structure, error) {
 	if err != nil {
 		return nil, fmt.Errorf("protein: %w; shipped structures are %s", err, strings.Join(Shipped(), ", "))
 	}
-	return read(text, filepath.Base(name), s)
+	return readNamed(text, name, filepath.Base(name), s)
 }
 
 // Read reads the C-alpha atoms of a structure in the PDB or mmCIF format, plain or
@@ -67,7 +67,12 @@ func Read(r io.Reader, s Select) (*Structure, error) {
 }
 
 func read(text []byte, name string, s Select) (*Structure, error) {
-	fail := func(err error) (*Structure, error) { return nil, fmt.Errorf("protein: %s: %w", name, err) }
+	return readNamed(text, name, name, s)
+}
+
+// readNamed is read of a file, which errors name with its folder.
+func readNamed(text []byte, file, name string, s Select) (*Structure, error) {
+	fail := func(err error) (*Structure, error) { return nil, fmt.Errorf("protein: %s: %w", file, err) }
 	if bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(bytes.NewReader(text))
 		if err == nil {
