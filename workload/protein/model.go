@@ -110,10 +110,11 @@ func (m *Model) Beads() int { return len(m.Native) / 3 }
 // different chains, or far enough apart along theirs.
 func (m *Model) Interact(i, j int) bool { return j-i >= ContactSpan || m.chain[i] != m.chain[j] }
 
-// must panics unless a conformation has as many beads as the model.
-func (m *Model) must(x []float64) {
-	if len(x) != len(m.Native) {
-		panic(fmt.Sprintf("protein: a conformation of %d coordinates; the model has %d beads and takes %d", len(x), m.Beads(), len(m.Native)))
+// must panics unless a conformation, and forces if they are not nil, have as many beads as the
+// model.
+func (m *Model) must(x, f []float64) {
+	if len(x) != len(m.Native) || f != nil && len(f) != len(x) {
+		panic(fmt.Sprintf("protein: a conformation of %d coordinates, forces of %d; the model has %d beads and takes %d", len(x), len(f), m.Beads(), len(m.Native)))
 	}
 }
 
@@ -124,10 +125,7 @@ func (m *Model) Energy(x []float64) float64 { return m.Forces(nil, x) }
 // Forces sets f to the forces on the beads of a conformation, unless f is nil, and returns its
 // potential. It panics unless both have as many beads as the model.
 func (m *Model) Forces(f, x []float64) float64 {
-	m.must(x)
-	if f != nil {
-		m.must(f)
-	}
+	m.must(x, f)
 	clear(f)
 	push := func(i int, by vector, scale float64) {
 		if f != nil {

@@ -13,7 +13,7 @@ const Formed = 1.2
 // times the native one. Without contacts it is zero. It panics unless there are as many beads
 // as the model has.
 func (m *Model) Q(x []float64) float64 {
-	m.must(x)
+	m.must(x, nil)
 	n := 0
 	for _, c := range m.Contacts {
 		if distance2(x, c.I, c.J) < Formed*Formed*c.Distance*c.Distance {
@@ -27,7 +27,7 @@ func (m *Model) Q(x []float64) float64 {
 // interact and are nearer than [ContactDistance]. It panics unless there are as many beads as
 // the model has.
 func (m *Model) ContactMap(x []float64) [][]bool {
-	m.must(x)
+	m.must(x, nil)
 	n := m.Beads()
 	out := make([][]bool, n)
 	for i := range out {
