@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 )
@@ -116,27 +117,58 @@ func OpenOutput(c *cobra.Command, file string) (*Output, error) {
 	return o, nil
 }
 
-// Replace writes the output in place of what is in the file, and closes it. Pipes and
-// devices have no content to drop.
+// Replace writes the output in place of what is in the file, and closes it. What was there
+// stays until all of the output is in a temporary file beside it, which takes its place; where
+// none can be made, and for pipes and devices, the output is written into the file itself.
 func (o *Output) Replace(write func(w io.Writer) error) error {
 	if o.w != nil {
 		return write(o.w)
 	}
-	info, err := o.file.Stat()
-	if err == nil && info.Mode().IsRegular() {
-		o.empty = true
-		err = o.file.Truncate(0)
-	}
-	if err == nil {
-		err = write(o.file)
-	}
-	o.empty = o.empty && err != nil
+	err := o.replace(write)
 	if closed := o.Close(); err == nil {
 		err = closed
 	}
 	if err != nil {
 		return FileError(o.file.Name(), err)
 	}
+	return nil
+}
+
+func (o *Output) replace(write func(w io.Writer) error) error {
+	info, err := o.file.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return write(o.file)
+	}
+	path, err := filepath.EvalSymlinks(o.file.Name()) // a link stays one
+	if err != nil {
+		path = o.file.Name() // it was removed since, and is made again
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		o.empty = true
+		if err = o.file.Truncate(0); err == nil {
+			err = write(o.file)
+		}
+		o.empty = err != nil
+		return err
+	}
+	if err = temp.Chmod(info.Mode().Perm()); err == nil {
+		err = write(temp)
+	}
+	if closed := temp.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name()) // the first error says more
+		return err
+	}
+	o.empty = false
 	return nil
 }
 

@@ -110,8 +110,33 @@ func TestReplace(t *testing.T) {
 	if err := f.Replace(func(io.Writer) error { return io.ErrShortWrite }); !errors.Is(err, io.ErrShortWrite) || !strings.HasPrefix(err.Error(), file+": ") {
 		t.Errorf("a failed write is %v", err)
 	}
-	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("half a file was left behind: %v", err)
+	if got, err := os.ReadFile(file); string(got) != "new" {
+		t.Errorf("a failed write left %q, %v", got, err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = OpenOutput(&c, file); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Replace(func(w io.Writer) error { _, _ = io.WriteString(w, "half"); return io.ErrShortWrite }); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("a failed write is %v", err)
+	}
+	if all, err := os.ReadDir(filepath.Dir(file)); err != nil || len(all) > 0 {
+		t.Errorf("half a file was left behind: %v, %v", all, err)
+	}
+	if f, err = OpenOutput(&c, file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	err = f.Replace(func(w io.Writer) error { _, err := io.WriteString(w, "again"); return err })
+	if got, _ := os.ReadFile(file); err != nil || string(got) != "again" {
+		t.Errorf("a file that was removed holds %q, %v", got, err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
 	}
 	if f, err = OpenOutput(&c, file); err != nil {
 		t.Fatal(err)
@@ -124,6 +149,35 @@ func TestReplace(t *testing.T) {
 	}
 	if _, err := OpenOutput(&c, filepath.Join(t.TempDir(), "no", "such", "folder")); err == nil || strings.Contains(err.Error(), "open ") {
 		t.Errorf("a file in a folder that is not there is %v", err)
+	}
+}
+
+// What takes the place of a file has its permissions, and a link to it stays one.
+func TestReplaceLink(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(file, []byte("old"), 0o640), os.Symlink("file", link)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := OpenOutput(&cobra.Command{}, link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Replace(func(w io.Writer) error {
+		_, err := io.WriteString(w, "new")
+		if got, _ := os.ReadFile(file); string(got) != "old" {
+			t.Errorf("while the output is written the file holds %q", got)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(file)
+	if got, _ := os.ReadFile(link); err != nil || string(got) != "new" || info.Mode() != 0o640 {
+		t.Errorf("the file holds %q, %v, %v", got, info.Mode(), err)
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 || all[1].Type() != fs.ModeSymlink {
+		t.Errorf("the folder has %v, %v", all, err)
 	}
 }
 
