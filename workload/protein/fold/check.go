@@ -12,12 +12,15 @@ import (
 const (
 	checkSteps    = 100 // that the reference takes
 	checkReplicas = 4   // of a group, by the reference
+	// tailSteps is the largest number of steps that are taken again: on one core, by the
+	// portable kernel.
+	tailSteps = 2000
 )
 
 // Check compares what was computed with the reference, which is independent of the kernels: the
-// energies and observables of all replicas after the last round, the first steps of that
-// round for some replicas, and then all of its steps for a group of them, by the portable form of
-// the kernel.
+// energies and observables of all replicas after the last round, the first of its last 2,000 steps
+// for some replicas, and then all of those for a group of them, by the portable form of the
+// kernel.
 func (r *Run) Check() error {
 	last := r.Rounds() - 1
 	if err := workload.Sweep(r.c.Replicas, func(lo, hi int) error {
@@ -48,11 +51,11 @@ func (r *Run) checkFrame(f Frame, x []float64) error {
 	return nil
 }
 
-// checkSteps takes the steps of the last round of a group again.
+// checkSteps takes the steps of the last launch of a group again.
 func (r *Run) checkSteps(which int) error {
 	n := 3 * r.model.Beads()
-	first := (r.Rounds() - 1) * r.c.Every
-	m := motion{r.c.TimeStep, r.c.Friction, r.c.Seed, uint64(first), r.stepsOf(r.Rounds() - 1)}
+	tail := r.tail(r.Rounds() - 1)
+	m := motion{r.c.TimeStep, r.c.Friction, r.c.Seed, uint64(r.c.Steps - tail), tail}
 	begin := func() (*group, [lanes]uint64) {
 		state := append([][lanes]float64(nil), r.last[2*n*which:2*n*(which+1)]...)
 		var replica [lanes]uint64
@@ -84,7 +87,7 @@ func (r *Run) checkSteps(which int) error {
 	for l, want := range wants {
 		for k := range want {
 			if got := few.x[k][l]; !(math.Abs(got-want[k]) <= 1e-6) {
-				return fmt.Errorf("fold: replica %d, bead %d after %d steps of the last round: at %v, by the reference %v: %w", replica[l], k/3, part.steps, got, want[k], ErrWrong)
+				return fmt.Errorf("fold: replica %d, bead %d after %d of the last steps: at %v, by the reference %v: %w", replica[l], k/3, part.steps, got, want[k], ErrWrong)
 			}
 		}
 	}
@@ -135,8 +138,9 @@ func (r *Run) reference(x, v []float64, m motion, temperature float64, replica i
 
 // Misses is what Check may not see.
 func (r *Run) Misses() []workload.Miss {
+	tail := r.tail(r.Rounds() - 1)
 	return []workload.Miss{
-		{What: "a wrong replica in the last round", Chance: 1 - 1/float64(r.groups)},
-		{What: "a wrong step before the last round", Chance: 1},
+		{What: fmt.Sprintf("a wrong replica in the last %d steps", tail), Chance: 1 - 1/float64(r.groups)},
+		{What: "a wrong step before them", Chance: 1},
 	}
 }

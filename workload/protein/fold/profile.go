@@ -31,8 +31,11 @@ func (r *Run) Profile(temperature float64) (*Profile, error) {
 	from := r.equilibrium().from
 	weight := func(float64) float64 { return 0 }
 	if r.c.exchanges() {
-		all := r.energies(from, 1, func(int, int) int { return 0 })
-		weight = density(all[0], r.temperatures, nil).weight(temperature)
+		all, temperatures, err := usable(r.energies(from, 1, func(int, int) int { return 0 }), r.temperatures)
+		if err != nil {
+			return nil, err
+		}
+		weight = density(all[0], temperatures, nil).weight(temperature)
 	}
 	logs := make([]float64, profileBins)
 	for b := range logs {
@@ -41,6 +44,9 @@ func (r *Run) Profile(temperature float64) (*Profile, error) {
 	for i := from; i < r.Rounds(); i++ {
 		for k := range r.c.Replicas {
 			f := r.Frame(i, k)
+			if !(math.Abs(f.Energy) <= maxEnergy) { // as usable has it
+				continue
+			}
 			b := min(int(f.Q*profileBins), profileBins-1)
 			logs[b] = addLogs(logs[b], weight(f.Energy))
 		}

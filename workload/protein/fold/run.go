@@ -48,7 +48,7 @@ type Run struct {
 
 	// The state, which checkpoints keep.
 	state  [][lanes]float64            // positions, then velocities, of each group
-	last   [][lanes]float64            // the state before the last round
+	last   [][lanes]float64            // the state before the last launch
 	ladder [][rungCount][lanes]float64 // of the next round, by group
 	rung   []int32                     // of each replica, in the next round
 	seen   []float64                   // of each round and replica
@@ -61,7 +61,8 @@ type Run struct {
 	observed [][seenCount][lanes]float64
 	plan     *weft.Plan
 	took     time.Duration
-	computed int // rounds of this process
+	verified weft.Report // of all launches, what was verified of them
+	computed int         // steps of this process, of each replica
 }
 
 // New reads the structure and puts its replicas on straight lines.
@@ -156,12 +157,21 @@ func (r *Run) Structure() *protein.Structure { return r.structure }
 // stepsOf is the number of steps of a round.
 func (r *Run) stepsOf(round int) int { return min(r.c.Every, r.c.Steps-round*r.c.Every) }
 
-// round is a round as tasks.
-func (r *Run) round(i int) *round {
+// tail is the number of steps at the end of a round that are a launch of their own, so that
+// Check can take them again from the state before: all of them but in a long last round.
+func (r *Run) tail(round int) int {
+	if n := r.stepsOf(round); round+1 < r.Rounds() || n < tailSteps {
+		return n
+	}
+	return tailSteps
+}
+
+// round is a number of steps as tasks.
+func (r *Run) round(steps int) *round {
 	c := r.tables.counts
 	return &round{counts: c, replicas: r.c.Replicas, params: params{
 		beads: c.beads, bonds: c.bonds, angles: c.angles, dihedrals: c.dihedrals, contacts: c.contacts,
-		seed: r.c.Seed, steps: r.stepsOf(i), dt: r.c.TimeStep, gamma: r.c.Friction,
+		seed: r.c.Seed, steps: steps, dt: r.c.TimeStep, gamma: r.c.Friction,
 	}}
 }
 
@@ -205,7 +215,7 @@ func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) er
 		if err := r.one(ctx, rt, i); err != nil {
 			return err
 		}
-		r.computed++
+		r.computed += r.stepsOf(i)
 		if told != nil {
 			told(i)
 		}
@@ -223,25 +233,44 @@ func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) er
 // one runs a round and exchanges temperatures.
 func (r *Run) one(ctx context.Context, rt *weft.Runtime, i int) error {
 	begin := time.Now()
+	tail := r.tail(i)
+	if head := r.stepsOf(i) - tail; head > 0 {
+		if err := r.launch(ctx, rt, i, head); err != nil {
+			return err
+		}
+		r.climb(i*r.c.Every+head, nil)
+	}
+	if err := r.launch(ctx, rt, i, tail); err != nil {
+		return err
+	}
+	r.note(i)
+	r.took += time.Since(begin)
+	return nil
+}
+
+// launch advances all replicas by some steps of a round.
+func (r *Run) launch(ctx context.Context, rt *weft.Runtime, i, steps int) error {
 	bind := []weft.Binding{
 		weft.Bind("ints", r.ints), weft.Bind("reals", r.reals), weft.Bind("ladder", r.ladder),
 		weft.Bind("before", r.state), weft.Bind("after", r.after), weft.Bind("seen", r.observed),
 	}
-	if r.plan == nil || i < 4 || i%replanned == 0 || r.stepsOf(i) != r.c.Every {
-		round := r.round(i)
+	if r.plan == nil || i < 4 || i%replanned == 0 || steps != r.c.Every {
+		round := r.round(steps)
 		p, err := rt.Plan(ctx, weft.Divisible{Items: round.items(), Whole: round.task(0, int64(r.groups)), Graph: round.graph, Bind: bind, Streamed: true})
 		if err != nil {
 			return err
 		}
 		r.plan = p
 	}
-	if _, err := rt.Run(ctx, r.plan.Graph, bind...); err != nil {
+	rep, err := rt.Run(ctx, r.plan.Graph, bind...)
+	if err != nil {
 		return err
 	}
+	v := &r.verified
+	v.Verified, v.Unverified = v.Verified+rep.Verified, v.Unverified+rep.Unverified
+	v.Wrong, v.VerifyErrors = append(v.Wrong, rep.Wrong...), append(v.VerifyErrors, rep.VerifyErrors...)
 	copy(r.last, r.state)
 	copy(r.state, r.after)
-	r.note(i)
-	r.took += time.Since(begin)
 	return nil
 }
 
@@ -332,8 +361,12 @@ func (r *Run) Rate() float64 {
 	if r.took == 0 {
 		return 0
 	}
-	return float64(r.computed) * float64(r.c.Every) * float64(r.c.Replicas) / r.took.Seconds()
+	return float64(r.computed) * float64(r.c.Replicas) / r.took.Seconds()
 }
+
+// Verified is what the runtime verified of the rounds that Do ran: the tasks, the wrong results and
+// the errors of second executions. Nothing else is set.
+func (r *Run) Verified() weft.Report { return r.verified }
 
 // Positions are the coordinates of the beads of a replica after the last round.
 func (r *Run) Positions(replica int) []float64 { return r.positions(replica) }

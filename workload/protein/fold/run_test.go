@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -87,6 +88,9 @@ func TestSameBytes(t *testing.T) {
 func TestLadder(t *testing.T) {
 	r := newSmall(t, small)
 	do(t, workloadtest.Open(t, 1, Funcs()), r)
+	if r.took = time.Second; r.Rate() != 110*13 {
+		t.Errorf("%v steps, want %v", r.Rate(), 110*13)
+	}
 	moved, last := 0, (r.Rounds()-1)*r.c.Replicas
 	for k := range r.c.Replicas {
 		now, before := r.temperatures[r.rungs[last+k]], r.temperatures[r.rungs[last-r.c.Replicas+k]]
@@ -177,6 +181,26 @@ func TestCheckFinds(t *testing.T) {
 		if spoil(r); !errors.Is(r.Check(), ErrWrong) {
 			t.Errorf("a wrong %s: %v", what, r.Check())
 		}
+	}
+}
+
+// Of a long last round the check takes the last steps alone again, from the state before them.
+func TestCheckTail(t *testing.T) {
+	const head = 300
+	c := Config{Steps: head + tailSteps, Every: head + tailSteps, Replicas: 8, Seed: 3}
+	r := newSmall(t, c)
+	do(t, workloadtest.Open(t, 2, Funcs()), r)
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+	c.Steps, c.Every = head, head
+	first := newSmall(t, c)
+	do(t, workloadtest.Open(t, 1, Funcs()), first)
+	if r.ladder[0][rungStep][0] != head || !slices.Equal(r.last, first.state) {
+		t.Errorf("the state that is kept is not that after %d steps", head)
+	}
+	if r.last[5][1] += 1e-3; !errors.Is(r.Check(), ErrWrong) {
+		t.Error("a wrong step was not found")
 	}
 }
 
@@ -338,6 +362,75 @@ func TestWrite(t *testing.T) {
 	r.trace[3] = 2e6
 	if err := r.Write(&text, "pdb"); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), ".dcd") {
 		t.Errorf("a coordinate that does not fit: %v", err)
+	}
+}
+
+// Chains and residues whose names and numbers have no place in the PDB format get others, so that
+// each frame can be read; a run whose frames have none is refused before and after.
+func TestWriteNames(t *testing.T) {
+	chain := func(name string, first int, x float64) []protein.Residue {
+		all := protein.Helix(12).Residues
+		for i := range all {
+			all[i].Chain, all[i].Number = name, first+i
+			all[i].X += x
+		}
+		return all
+	}
+	of := func(c Config, chains ...[]protein.Residue) *Run {
+		t.Helper()
+		r, err := NewOf(c, &protein.Structure{Name: "made", Residues: slices.Concat(chains...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	c := Config{Steps: 20, Every: 10, Replicas: 1}
+	long := chain("A", 1, 30)
+	long[3].Insertion, long[4].B = "xy", -2e4
+	r := of(c, chain("AA", 9995, 0), chain("B", -1005, 10), chain("_", 5, 20), long, chain("C-2", 7, 40))
+	do(t, workloadtest.Open(t, 1, Funcs()), r)
+	var text bytes.Buffer
+	if err := errors.Join(r.Writable("pdb"), r.Write(&text, "pdb")); err != nil {
+		t.Fatal(err)
+	}
+	for model := 1; model <= 2; model++ {
+		s, err := protein.Read(bytes.NewReader(text.Bytes()), protein.Select{Model: model, Chain: "all"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, i := range []int{0, 11, 12, 24, 39, 48, 59} {
+			got = append(got, s.Residues[i].String())
+		}
+		if want := []string{"ALA C 1", "ALA C 12", "ALA B 1", "ALA _ 5", "ALA A 4", "ALA D 7", "ALA D 18"}; s.Len() != 60 || !slices.Equal(got, want) {
+			t.Errorf("model %d: %d residues, %q, want %q", model, s.Len(), got, want)
+		}
+	}
+	var many [][]protein.Residue
+	for i := range 63 {
+		many = append(many, chain(fmt.Sprintf("N%d", i), 1, 10*float64(i)))
+	}
+	for name, r := range map[string]*Run{
+		"10000 frames": of(Config{Steps: 10_000, Every: 1, Replicas: 1}, chain("A", 1, 0)),
+		"63 chains":    of(c, many...),
+	} {
+		for _, err := range []error{r.Writable("pdb"), r.Write(io.Discard, "pdb")} {
+			if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := r.Writable("dcd"); err != nil {
+			t.Error(err)
+		}
+	}
+	for n, fits := range map[int]bool{500: true, 540: false} {
+		r, err := NewOf(c, protein.Helix(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Writable("pdb"); (err == nil) != fits || !fits && !errors.Is(err, ErrFormat) {
+			t.Errorf("a chain of %d residues: %v", n, err)
+		}
 	}
 }
 

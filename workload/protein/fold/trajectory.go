@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/weft-run/weft/workload/protein"
@@ -27,6 +28,40 @@ func Format(path string) (string, error) {
 	default:
 		return "", fmt.Errorf("fold: %s: %w: name a file that ends in %s", path, ErrFormat, strings.Join(Formats(), ", "))
 	}
+}
+
+// lowPDB and highPDB are the bounds of a coordinate in the PDB format.
+const lowPDB, highPDB = -999.9995, 9999.9995
+
+// Writable reports, before anything is computed, a trajectory that [Run.Write] has no place for
+// in a format: chains begin straight, and in the PDB format
+// coordinates have eight columns and numbers four.
+func (r *Run) Writable(format string) error {
+	if format != "pdb" {
+		return nil
+	}
+	if _, err := r.labels(); err != nil {
+		return err
+	}
+	x := r.positions(0)
+	middle, native, reach := middle(x), middle(r.model.Native), 0.0
+	for k := 0; k < len(x); k += 3 {
+		reach = max(reach, math.Hypot(math.Hypot(x[k]-middle[0], x[k+1]-middle[1]), x[k+2]-middle[2]))
+	}
+	for _, at := range native { // whichever way it is turned
+		if at-reach <= lowPDB || at+reach >= highPDB {
+			return fmt.Errorf("fold: %s begins straight, up to %.0f angstrom from its middle, which has no place in the PDB format: %w: name a file that ends in .dcd", r.name, reach, ErrFormat)
+		}
+	}
+	return nil
+}
+
+// middle is the mean of positions.
+func middle(x []float64) (m [3]float64) {
+	for k, v := range x {
+		m[k%3] += v * 3 / float64(len(x))
+	}
+	return m
 }
 
 // Write writes the trajectory of the lowest temperature in a format, one frame for each round,
@@ -56,22 +91,72 @@ func (r *Run) frame(i int) []float64 {
 	return protein.Superposed(x, r.model.Native)
 }
 
+// maxPDB is the largest number of a model or residue in the PDB format, and letters are the
+// names of chains there.
+const (
+	maxPDB  = 9999
+	letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+)
+
+// labels are chain, number and insertion code of each residue as the PDB format has them. A
+// chain without a name of one letter gets the first that no other has, and one whose numbers or
+// codes have no place is numbered from 1 on.
+func (r *Run) labels() ([]string, error) {
+	refuse := func(n int, what string, most int) ([]string, error) {
+		return nil, fmt.Errorf("fold: %d %s have no place in the PDB format, which has %d: %w: name a file that ends in .dcd", n, what, most, ErrFormat)
+	}
+	if r.Rounds() > maxPDB {
+		return refuse(r.Rounds(), "frames", maxPDB)
+	}
+	all, free := r.structure.Residues, letters
+	fits := func(chain string) bool { return chain == "_" || len(chain) == 1 && strings.Contains(letters, chain) }
+	for _, end := range r.model.Ends {
+		if name := all[end-1].Chain; fits(name) {
+			free = strings.ReplaceAll(free, name, "")
+		}
+	}
+	var out []string
+	for _, end := range r.model.Ends {
+		chain := all[len(out):end]
+		name := strings.ReplaceAll(chain[0].Chain, "_", " ")
+		if !fits(chain[0].Chain) {
+			if free == "" {
+				return refuse(len(r.model.Ends), "chains", len(letters))
+			}
+			name, free = free[:1], free[1:]
+		}
+		anew := slices.ContainsFunc(chain, func(a protein.Residue) bool {
+			return a.Number < -999 || a.Number > maxPDB || len(a.Insertion) > 1
+		})
+		if anew && len(chain) > maxPDB {
+			return refuse(len(chain), "residues of a chain", maxPDB)
+		}
+		for i, a := range chain {
+			if anew {
+				a.Number, a.Insertion = i+1, ""
+			}
+			out = append(out, fmt.Sprintf("%s%4d%1s", name, a.Number, a.Insertion))
+		}
+	}
+	return out, nil
+}
+
 func (r *Run) writePDB(w *bufio.Writer) error {
+	labels, err := r.labels()
+	if err != nil {
+		return err
+	}
 	for i := range r.Rounds() {
-		fmt.Fprintf(w, "MODEL     %4d\n", (i+1)%10_000)
+		fmt.Fprintf(w, "MODEL     %4d\n", i+1)
 		x := r.frame(i)
 		for k, res := range r.structure.Residues {
 			for _, v := range x[3*k : 3*k+3] {
-				if v <= -999.9995 || v >= 9999.9995 {
+				if v <= lowPDB || v >= highPDB {
 					return fmt.Errorf("fold: frame %d: a coordinate of %.0f angstrom has no place in the PDB format: %w: name a file that ends in .dcd", i+1, v, ErrFormat)
 				}
 			}
-			chain := " "
-			if len(res.Chain) == 1 && res.Chain != "_" {
-				chain = res.Chain
-			}
-			fmt.Fprintf(w, "ATOM  %5d  CA  %3.3s %s%4d%1.1s   %8.3f%8.3f%8.3f  1.00%6.2f           C\n",
-				(k+1)%100_000, res.Name, chain, res.Number%10_000, res.Insertion+" ", x[3*k], x[3*k+1], x[3*k+2], math.Min(res.B, 999.99))
+			fmt.Fprintf(w, "ATOM  %5d  CA  %3.3s %s   %8.3f%8.3f%8.3f  1.00%6.2f           C\n",
+				(k+1)%100_000, res.Name, labels[k], x[3*k], x[3*k+1], x[3*k+2], min(max(res.B, -99.99), 999.99))
 		}
 		fmt.Fprintln(w, "ENDMDL")
 	}

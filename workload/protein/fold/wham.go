@@ -59,9 +59,15 @@ func (r *Run) Heat() (*Heat, error) {
 	}
 	k := r.equilibrium()
 	n, all := k.blocks(r.Rounds()), r.Rounds()-k.from
-	h := heat(r.temperatures,
-		r.energies(k.from, n, func(i, _ int) int { return (n*(i-k.from+1) - 1) / all }),
-		r.energies(k.from, min(r.c.Replicas, heatBlocks), func(_, replica int) int { return replica % heatBlocks }))
+	blocks, temperatures, err := usable(r.energies(k.from, n, func(i, _ int) int { return (n*(i-k.from+1) - 1) / all }), r.temperatures)
+	if err != nil {
+		return nil, err
+	}
+	walks, _, err := usable(r.energies(k.from, min(r.c.Replicas, heatBlocks), func(_, replica int) int { return replica % heatBlocks }), r.temperatures)
+	if err != nil {
+		return nil, err
+	}
+	h := heat(temperatures, blocks, walks)
 	steps := func(rounds float64) int { return int(math.Ceil(rounds * float64(r.c.Every))) }
 	h.Discarded, h.Correlated, h.Walks, h.Short = k.from*r.c.Every, steps(k.over), steps(k.walk), k.short(r.Rounds())
 	return h, nil
