@@ -78,17 +78,9 @@ func (f *folding) flags(p *pflag.FlagSet) {
 
 // settle makes a configuration and options of the flags.
 func (f *folding) settle() (err error) {
-	low, high, ladder := strings.Cut(f.temperature, "-")
-	if !ladder {
-		high = low
-	}
-	for _, v := range []struct {
-		text string
-		to   *float64
-	}{{low, &f.config.Low}, {high, &f.config.High}} {
-		if *v.to, err = strconv.ParseFloat(v.text, 64); err != nil || *v.to <= 0 {
-			return terminal.Usagef("--temperature %s: give a number above 0, or two as in 0.6-1.1", f.temperature)
-		}
+	var ok bool
+	if f.config.Low, f.config.High, ok = ladder(f.temperature); !ok {
+		return terminal.Usagef("--temperature %s: give a number above 0, or two as in 0.6-1.1", f.temperature)
 	}
 	if f.config.Steps == 0 || f.config.Every == 0 || f.config.Replicas == 0 {
 		return terminal.Usagef("--steps %d, --frame %d, --replicas %d: give 1 or more", f.config.Steps, f.config.Every, f.config.Replicas)
@@ -101,6 +93,24 @@ func (f *folding) settle() (err error) {
 	}
 	_, err = f.keeping.settle(&f.options, 1)
 	return err
+}
+
+// ladder reads a temperature above zero, or two with a hyphen between them; each may have one
+// itself, as 1e-3 has.
+func ladder(s string) (low, high float64, ok bool) {
+	if v, err := strconv.ParseFloat(s, 64); err == nil {
+		return v, v, v > 0
+	}
+	for i := range s {
+		low, err := strconv.ParseFloat(s[:i], 64)
+		if err != nil || s[i] != '-' {
+			continue
+		}
+		if high, err := strconv.ParseFloat(s[i+1:], 64); err == nil {
+			return low, high, low > 0 && high > 0
+		}
+	}
+	return 0, 0, false
 }
 
 func (f *folding) run(c *cobra.Command) error {
@@ -128,6 +138,11 @@ func (f *folding) run(c *cobra.Command) error {
 	if err != nil {
 		return terminal.Usage(err)
 	}
+	if f.out != "" {
+		if err := r.Writable(format); err != nil {
+			return terminal.Usage(err)
+		}
+	}
 	files, err := f.files(c, r, format)
 	if err != nil {
 		return err
@@ -141,21 +156,16 @@ func (f *folding) run(c *cobra.Command) error {
 	}
 	defer rt.Close()
 	rep, err := f.do(c, rt, r)
-	if err != nil && (rep == nil || rep.Kept == nil) {
+	if rep == nil {
 		return err
 	}
 	for _, file := range files {
 		if err != nil {
 			break
 		}
-		var b bytes.Buffer // all or nothing
-		if err := file.write(&b, rep); err != nil {
-			return err
+		if err = file.out.Replace(func(w io.Writer) error { return file.write(w, rep) }); err == nil {
+			rep.Files = append(rep.Files, file.name)
 		}
-		if err := file.out.Replace(func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err }); err != nil {
-			return err
-		}
-		rep.Files = append(rep.Files, file.name)
 	}
 	if perr := terminal.Print(c, f.asJSON, rep, func(b *bytes.Buffer) error { rep.text(b); return nil }); perr != nil {
 		return perr
@@ -192,44 +202,78 @@ func (f *folding) files(c *cobra.Command, r *fold.Run, format string) ([]foldFil
 	return files, nil
 }
 
-// do folds and checks. Where a run that is kept was interrupted, the report says how far it
-// came.
+// do folds and checks. Where a run was interrupted, the report says how far it came; it is nil
+// after another error.
 func (f *folding) do(c *cobra.Command, rt *weft.Runtime, r *fold.Run) (*foldReport, error) {
 	p := terminal.StartProgress(c.ErrOrStderr(), f.asJSON, "frame", r.Rounds())
 	defer p.Finish()
 	f.keeping.show(p, r.Name())
 	f.keeping.did.unit = "frame"
 	p.At("%s", r.Name())
-	shown := 0
+	var seen soFar
 	err := r.Do(c.Context(), rt, func(round int) {
-		for ; shown <= round; shown++ {
+		for range seen.look(r, round+1) {
 			p.Add()
 		}
-		now, best := r.Lowest(round), r.Best(round+1)
+		now, best := r.Lowest(round), seen.best
 		p.At("step %d: Q %.2f, RMSD %.1f, best %.1f", now.Step, now.Q, now.RMSD, best.RMSD)
 	})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return nil, checkpointError(err)
+	}
 	rep := newFoldReport(r, rt)
+	rep.Kept = f.keeping.report(rt)
 	if err != nil {
-		if !errors.Is(err, context.Canceled) {
-			return nil, checkpointError(err)
-		}
-		rep.Interrupted, rep.Kept = true, f.keeping.report(rt)
+		rep.interrupt(&seen)
 		return rep, err
 	}
-	rep.Kept = f.keeping.report(rt)
-	rep.fill(r)
+	rep.Done = rep.Frames
+	p.At("computing the heat capacity")
+	full := *rep
+	switch err := terminal.Abandonable(c.Context(), func() error { full.fill(r); return nil }); {
+	case errors.Is(err, context.Canceled):
+		rep.Interrupted = true
+		return rep, err
+	case err != nil:
+		return nil, err
+	}
+	rep = &full
 	if !f.check {
 		return rep, nil
 	}
 	p.At("checking the result")
 	switch err := terminal.Abandonable(c.Context(), r.Check); {
 	case errors.Is(err, context.Canceled):
-		return nil, err
+		rep.Interrupted = true
+		return rep, err
 	case err != nil:
 		return nil, fmt.Errorf("the result is wrong: %w", err)
 	}
 	rep.Checked, rep.Misses = true, r.Misses()
 	return rep, nil
+}
+
+// soFar is what is known of a folding that goes on.
+type soFar struct {
+	rounds int
+	best   fold.Frame // the one with the lowest RMSD
+}
+
+// look sees the rounds up to a number of them, each once, also those that were resumed, and
+// returns how many are new.
+func (s *soFar) look(r *fold.Run, rounds int) int {
+	if s.rounds == 0 {
+		s.best = r.Frame(0, 0)
+	}
+	before := s.rounds
+	for ; s.rounds < rounds; s.rounds++ {
+		for k := range r.Replicas() {
+			if f := r.Frame(s.rounds, k); f.RMSD < s.best.RMSD {
+				s.best = f
+			}
+		}
+	}
+	return s.rounds - before
 }
 
 // foldReport is the report of a folding.
@@ -246,6 +290,9 @@ type foldReport struct {
 	Acceptance  *float64        `json:"acceptance,omitempty"` // of exchanges
 	Heat        *fold.Heat      `json:"heat_capacity,omitempty"`
 	Files       []string        `json:"files,omitempty"` // that were written
+	Frames      int             `json:"frames"`
+	Done        int             `json:"frames_done"`
+	Verified    *verified       `json:"verified,omitempty"` // by --verify
 	Checked     bool            `json:"checked"`
 	Misses      []workload.Miss `json:"misses,omitempty"`
 	Interrupted bool            `json:"interrupted,omitempty"`
@@ -260,11 +307,23 @@ type foldRow struct {
 }
 
 func newFoldReport(r *fold.Run, rt *weft.Runtime) *foldReport {
-	rep := &foldReport{Job: r.Name(), Class: string(workload.RowExact), Missing: r.Structure().Missing()}
+	rep := &foldReport{Job: r.Name(), Class: string(workload.RowExact), Missing: r.Structure().Missing(), Frames: r.Rounds()}
+	done := r.Verified()
+	rep.Verified = rep.Verified.with(&done)
 	for _, d := range rt.Machine().Devices {
 		rep.Devices = append(rep.Devices, d.Name)
 	}
 	return rep
+}
+
+// interrupt says how far a folding came that was interrupted.
+func (rep *foldReport) interrupt(seen *soFar) {
+	rep.Interrupted, rep.Done = true, seen.rounds
+	if seen.rounds > 0 {
+		rep.Best = &seen.best
+	} else if rep.Kept != nil {
+		rep.Done = rep.Kept.From
+	}
 }
 
 // fill says what came of a folding.
@@ -300,9 +359,17 @@ func (rep *foldReport) text(b *bytes.Buffer) {
 	if rep.Missing > 0 {
 		fmt.Fprintf(b, "The structure lacks %s, over which bonds of native length go.\n", terminal.Count(rep.Missing, "residue"))
 	}
-	if rep.Interrupted {
-		fmt.Fprintln(b, "Interrupted.")
-		rep.Kept.text(b, true)
+	if rep.Interrupted && len(rep.Replicas) == 0 {
+		fmt.Fprintf(b, "Interrupted after %d of %s.\n", rep.Done, terminal.Count(rep.Frames, "frame"))
+		if rep.Best != nil {
+			fmt.Fprintf(b, "Best so far: RMSD %.2f, Q %.2f, by replica %d at step %d.\n", rep.Best.RMSD, rep.Best.Q, rep.Best.Replica, rep.Best.Step)
+		}
+		rep.Verified.text(b)
+		if rep.Kept != nil {
+			rep.Kept.text(b, true)
+		} else {
+			fmt.Fprintln(b, "Nothing is kept; --checkpoint DIR keeps what has been computed.")
+		}
 		return
 	}
 	rows := [][]any{{"replica", "folded at", "best RMSD", "last RMSD", "Q", "Rg", "energy", "temperature"}}
@@ -325,7 +392,9 @@ func (rep *foldReport) text(b *bytes.Buffer) {
 	if rep.Acceptance != nil {
 		fmt.Fprintf(b, "Exchanges: %s of those asked.\n", terminal.Percent(*rep.Acceptance))
 	}
-	if h := rep.Heat; h != nil && h.Edge {
+	if h := rep.Heat; h != nil && rep.Folded == 0 {
+		fmt.Fprintln(b, "Heat capacity: no replica folded, so that where the chain melts is not known; take more steps.")
+	} else if h != nil && h.Edge {
 		fmt.Fprintf(b, "Heat capacity: largest at an end of the temperatures, %.3f; take others to find where it melts.\n", h.Melting)
 	} else if h != nil {
 		fmt.Fprintf(b, "Heat capacity: largest at temperature %.3f ± %.3f, where the chain melts.\n", h.Melting, h.Error)
@@ -340,11 +409,16 @@ func (rep *foldReport) text(b *bytes.Buffer) {
 	if rep.Kept != nil {
 		rep.Kept.text(b, false)
 	}
+	rep.Verified.text(b)
 	if len(rep.Files) > 0 {
 		fmt.Fprintf(b, "Written: %s.\n", strings.Join(rep.Files, ", "))
 	}
-	if rep.Checked {
+	switch {
+	case rep.Checked:
 		fmt.Fprintln(b, "The energies and the last steps agree with an independent reference.")
+		writeMisses(b, rep.Misses)
+	case rep.Interrupted:
+		fmt.Fprintln(b, "Interrupted; the result was not checked, and no file was written.")
 	}
 	fmt.Fprintln(b, "The model is built from the native structure; it predicts none.")
 }

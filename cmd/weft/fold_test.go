@@ -1,13 +1,20 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload/protein"
+	"github.com/weft-run/weft/workload/protein/fold"
 )
 
 // foldArgs are those of a short folding.
@@ -51,6 +58,134 @@ func TestFoldKept(t *testing.T) {
 	}
 	if code, _, err := runWeft(foldArgs("--checkpoint", dir, "--resume", "--seed", "9")...); code != exitUsage || !strings.Contains(err, "seed") {
 		t.Errorf("status %d, %s", code, err)
+	}
+}
+
+// helixPDB is the text of a helix of some residues in the PDB format.
+func helixPDB(n int) string {
+	var b strings.Builder
+	for i, r := range protein.Helix(n).Residues {
+		fmt.Fprintf(&b, "ATOM  %5d  CA  ALA A%4d    %8.3f%8.3f%8.3f  1.00  0.00           C\n", i+1, i+1, r.X, r.Y, r.Z)
+	}
+	return b.String()
+}
+
+// A chain that is too long for the PDB format is refused before it is folded, and the report of
+// a run is there although its trajectory could not be written.
+func TestFoldUnwritten(t *testing.T) {
+	dir := t.TempDir()
+	long, out := filepath.Join(dir, "long.pdb"), filepath.Join(dir, "out.pdb")
+	if err := os.WriteFile(long, []byte(helixPDB(560)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--structure", long, "--steps", "2", "--frame", "2", "--replicas", "1", "--check=false", "--out"}
+	if code, text, err := runWeft(foldArgs(append(args, out)...)...); code != exitUsage || !strings.Contains(err, "name a file that ends in .dcd") || text != "" {
+		t.Errorf("status %d, %s%s", code, text, err)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a file was made")
+	}
+	works(t, foldArgs(append(args, filepath.Join(dir, "out.dcd"))...)...)
+	if runtime.GOOS != "linux" { // no other has a file that is always full
+		return
+	}
+	full := filepath.Join(dir, "full.dcd")
+	if err := os.Symlink("/dev/full", full); err != nil {
+		t.Fatal(err)
+	}
+	if code, text, err := runWeft(foldArgs("--out", full)...); code != exitFailure || !strings.Contains(text, "Folded: 0 of 10 replicas") || strings.Contains(text, "Written") || !strings.Contains(err, full+": ") {
+		t.Errorf("status %d, %s%s", code, text, err)
+	}
+}
+
+// The best frame so far is that of all rounds, however many are seen at once.
+func TestFoldSoFar(t *testing.T) {
+	r, err := fold.New(fold.Config{Steps: 60, Every: 10, Replicas: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu/1", NoCalibrate: true, CacheDir: "off", Funcs: fold.Funcs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	if err := r.Do(t.Context(), rt, nil); err != nil {
+		t.Fatal(err)
+	}
+	var s soFar
+	for _, c := range []struct{ rounds, fresh int }{{3, 3}, {4, 1}, {4, 0}, {6, 2}} {
+		if n := s.look(r, c.rounds); n != c.fresh || s.best != r.Best(c.rounds) {
+			t.Errorf("after %d rounds %d are new, best %+v, want %+v", c.rounds, n, s.best, r.Best(c.rounds))
+		}
+	}
+}
+
+// A folding tells what its check may have missed and what --verify found.
+func TestFoldVerified(t *testing.T) {
+	out := works(t, foldArgs("--verify", "1")...)
+	for _, want := range []string{
+		"\nVerified: two devices agreed on the results of ", "  The chance that a wrong replica in the last 500 steps goes unseen is ", "  The chance that a wrong step before them goes unseen is ",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	var rep foldReport
+	if err := json.Unmarshal([]byte(works(t, foldArgs("--verify", "1", "--json")...)), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if rep.Verified == nil || rep.Verified.Tasks == 0 || rep.Verified.Wrong == nil || rep.Done != 6 || rep.Frames != 6 {
+		t.Errorf("%+v", rep)
+	}
+	if out := works(t, foldArgs("--check=false")...); strings.Contains(out, "erified") || strings.Contains(out, "unseen") {
+		t.Errorf("%s", out)
+	}
+}
+
+// A folding that is interrupted tells how far it came, kept or not.
+func TestFoldInterrupted(t *testing.T) {
+	for kept, want := range map[string]string{"": "Nothing is kept; --checkpoint DIR", filepath.Join(t.TempDir(), "kept"): " of 5000 frames; the same command with --resume"} {
+		args := foldArgs("--steps", "10000000", "--frame", "2000", "--replicas", "1")
+		if kept != "" {
+			args = append(args, "--checkpoint", kept, "--every", "1ms", "--resume-if-any")
+		}
+		for delay := 50 * time.Millisecond; ; delay *= 2 { // until it is long enough for a frame
+			ctx, stop := context.WithCancel(t.Context())
+			var stdout, stderr bytes.Buffer
+			timer := time.AfterFunc(delay, stop)
+			code := run(ctx, args, &stdout, &stderr)
+			timer.Stop()
+			stop()
+			if code != exitInterrupted || stderr.String() != "weft: interrupted\n" {
+				t.Fatalf("status %d, %q", code, stderr.String())
+			}
+			if out := stdout.String(); strings.Contains(out, "Best so far: RMSD ") {
+				if !strings.Contains(out, want) || !strings.Contains(out, " of 5000 frames.\n") || strings.Contains(out, "after 0 of") {
+					t.Errorf("%s", out)
+				}
+				break
+			}
+		}
+	}
+	rep := foldReport{Frames: 6, Kept: &keptReport{From: 4}} // resumed, and none since
+	if rep.interrupt(&soFar{}); rep.Done != 4 || rep.Best != nil {
+		t.Errorf("%+v", rep)
+	}
+}
+
+// Temperatures may be written with exponents.
+func TestFoldNumbers(t *testing.T) {
+	for text, want := range map[string][2]float64{
+		"0.7": {0.7, 0.7}, "1e-3": {1e-3, 1e-3}, "0.6-1.1": {0.6, 1.1}, "1e-2-1": {0.01, 1}, "1e-2-5e-2": {0.01, 0.05}, "1E+0-2": {1, 2},
+		"": {}, "-": {}, "-0.7": {}, "0": {}, "0.6-": {}, "0.6--1": {}, "-1-2": {}, "1-2-3": {}, "warm": {}, "nan": {}, "1-nan": {}, "0.6–1": {},
+	} {
+		low, high, ok := ladder(text)
+		if bad := want[0] == 0; ok == bad || ok && [2]float64{low, high} != want {
+			t.Errorf("%q: %v, %v, %v", text, low, high, ok)
+		}
+	}
+	if out := works(t, foldArgs("--temperature", "1e-3", "--steps", "500")...); !strings.Contains(out, "at temperature 0.001 on") {
+		t.Errorf("%s", out)
 	}
 }
 

@@ -254,7 +254,7 @@ func (l *live) runs(ctx context.Context, rt *weft.Runtime, job workload.Job, p *
 		}
 		took := res.Report.Elapsed()
 		rep.Runs = append(rep.Runs, l.keeping.row(runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Samples: res.Prediction.Samples, Rate: job.Rate(took)}))
-		rep.verify(res.Report)
+		rep.Verified = rep.Verified.with(res.Report)
 		last = res
 		p.Add()
 	}

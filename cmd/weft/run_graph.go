@@ -395,7 +395,7 @@ func (r *graphRun) runs(ctx context.Context, ready *model.Prepared, rep *liveRep
 		}
 		took := report.Elapsed()
 		rep.Runs = append(rep.Runs, r.keeping.row(runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Samples: expected.Samples, Rate: rate(ops, took)}))
-		rep.verify(report)
+		rep.Verified = rep.Verified.with(report)
 		last = res
 		p.Add()
 	}

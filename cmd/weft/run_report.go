@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/workload"
 )
 
 // runTable writes a row for each of the last runs.
@@ -114,14 +115,19 @@ func (r *liveReport) outcome(w io.Writer) {
 	switch {
 	case r.Checked:
 		fmt.Fprintln(w, "The result agrees with an independent reference.")
-		for _, m := range r.Misses {
-			fmt.Fprintf(w, "  The chance that %s goes unseen is %s.\n", m.What, terminal.Chance(m.Chance))
-		}
+		writeMisses(w, r.Misses)
 	case r.Interrupted:
 		left := "no output was written" // of a graph
 		if r.Class != "" {
 			left = "the result was not checked"
 		}
 		fmt.Fprintf(w, "Interrupted after %s; %s.\n", terminal.Count(len(r.Runs), "run"), left)
+	}
+}
+
+// writeMisses writes what a check may not have seen.
+func writeMisses(w io.Writer, misses []workload.Miss) {
+	for _, m := range misses {
+		fmt.Fprintf(w, "  The chance that %s goes unseen is %s.\n", m.What, terminal.Chance(m.Chance))
 	}
 }

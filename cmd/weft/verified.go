@@ -16,19 +16,19 @@ type verified struct {
 	Wrong      []weft.WrongResult `json:"wrong"`            // not nil, so that JSON always has a list
 }
 
-// verify adds what was checked of a run.
-func (r *liveReport) verify(rep *weft.Report) {
+// with adds what was checked of a run; nil is of no run in which there was anything to check.
+func (v *verified) with(rep *weft.Report) *verified {
 	if rep.Verified+rep.Unverified+len(rep.Wrong) == 0 {
-		return
+		return v
 	}
-	if r.Verified == nil {
-		r.Verified = &verified{Wrong: []weft.WrongResult{}}
+	if v == nil {
+		v = &verified{Wrong: []weft.WrongResult{}}
 	}
-	v := r.Verified
 	v.Tasks += rep.Verified
 	v.Unverified += rep.Unverified
 	v.Errors = append(v.Errors, rep.VerifyErrors...)
 	v.Wrong = append(v.Wrong, rep.Wrong...)
+	return v
 }
 
 // text writes it: a line for each device that was wrong, with its first wrong result.
