@@ -298,7 +298,7 @@ func (k *checked) world() verify.World {
 		Comparable: func(a, b machine.DeviceID) bool {
 			return verify.Comparable(g, k.id, k.device(a), k.device(b))
 		},
-		Alike:     func(a, b machine.DeviceID) bool { return verify.Alike(g.Task(k.id), k.device(a), k.device(b)) },
+		Alike: func(a, b machine.DeviceID) bool { return verify.Alike(g.Task(k.id), k.device(a), k.device(b)) },
 		// A kernel that may only run in a worker does not run here.
 		Reference: !r.o.Isolate && !slices.ContainsFunc(g.Task(k.id).Steps, func(s graph.Step) bool { _, fn := r.goForm(s.Kernel); return fn == nil }),
 	}
