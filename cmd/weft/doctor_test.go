@@ -64,9 +64,18 @@ func TestEnough(t *testing.T) {
 	if err := host.Enough("a byte", 1); err != nil {
 		t.Error(err)
 	}
-	if l := host.Read(); l.Available > 0 {
-		code, stdout, stderr := runWeft("run", "reduce", "--n", "9000000000000000")
-		if code != exitFailure || stdout != "" || !strings.HasPrefix(stderr, "weft: reduce needs 36 PB of memory and ") {
+	for _, c := range []struct {
+		bytes uint64
+		line  string
+		args  []string
+	}{
+		{2 << 40, "weft: fold needs 2.36 TB of memory and ", []string{"fold", "--replicas", "65536", "--steps", "1000000", "--frame", "1"}},
+		{50e9, "weft: gemm needs ", []string{"gemm", "--m", "65536", "--n", "65536", "--k", "65536"}},
+	} {
+		if l := host.Read(); l.Available == 0 || uint64(l.Available) > c.bytes {
+			continue // it is enough
+		}
+		if code, stdout, stderr := runWeft(append([]string{"run"}, c.args...)...); code != exitFailure || stdout != "" || !strings.HasPrefix(stderr, c.line) {
 			t.Errorf("status %d, %q", code, stderr)
 		}
 	}
