@@ -50,7 +50,7 @@ func TestVerifyDrain(t *testing.T) {
 		}
 	})
 	until(t, "a device that is drained", func() bool { return rt.Devices()[0].State == "draining" })
-	time.Sleep(300 * time.Millisecond) // long enough for executions to be looked after a few times
+	time.Sleep(300 * time.Millisecond) // verify looks after executions every 50 ms: a few times, while the device is drained
 	close(finish)
 	both.Wait()
 	if err != nil || !all(y, 3) || rep.Unverified != 1 || calls.Load() != 1 {

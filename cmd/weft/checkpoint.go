@@ -156,7 +156,7 @@ func (k *keeping) row(r runRow) runRow {
 // finished reports whether the run had been finished before, so that nothing was computed.
 func (r *keptReport) finished() bool { return r != nil && r.Resumed && r.From == r.Total }
 
-// counted is what the figures of a report count.
+// counted returns the name of the unit that a report counts.
 func (r *keptReport) counted() string { return cmp.Or(r.unit, "task") }
 
 // text writes the lines of a report, of a run that was interrupted or not.

@@ -253,7 +253,7 @@ func (f *folding) do(c *cobra.Command, rt *weft.Runtime, r *fold.Run) (*foldRepo
 	return rep, nil
 }
 
-// soFar is what is known of a folding that goes on.
+// soFar has the best frame of the rounds that have been folded.
 type soFar struct {
 	rounds int
 	best   fold.Frame // the one with the lowest RMSD
@@ -299,7 +299,7 @@ type foldReport struct {
 	Kept        *keptReport     `json:"checkpoints,omitempty"`
 }
 
-// foldRow is what became of a replica.
+// foldRow is the row of one replica in the report.
 type foldRow struct {
 	fold.Frame         // its last
 	Best       float64 `json:"best_rmsd"`
@@ -351,7 +351,7 @@ func (rep *foldReport) fill(r *fold.Run) {
 	rep.Heat, _ = r.Heat() // nil where there are too few samples
 }
 
-// foldRows is how many replicas a text lists.
+// foldRows is the number of replicas that the text report lists; JSON lists all.
 const foldRows = 16
 
 func (rep *foldReport) text(b *bytes.Buffer) {

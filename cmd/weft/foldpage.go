@@ -23,7 +23,7 @@ const (
 	pageReplicas = 64  // of which curves are shown
 )
 
-// foldPage is what the page draws.
+// foldPage is the data of the page, which its script draws.
 type foldPage struct {
 	Structure    string          `json:"structure"`
 	Residues     []string        `json:"residues"`

@@ -43,7 +43,7 @@ type checkpointRow struct {
 	// Machine names the devices, and Cores is the number of cores.
 	Machine string `json:"machine"`
 	Cores   int    `json:"cores"`
-	// Others is how many cores other programs used meanwhile, in the mean; -1 if that is not known.
+	// Others is the mean number of cores that other programs used meanwhile; -1 if it is not known.
 	Others float64          `json:"cores_used_by_others"`
 	Each   []checkpointPair `json:"each"` // in the order they were run
 	// CPU is the processor time, of user and system, that checkpoints took for each GiB written, the

@@ -159,9 +159,9 @@ const (
 	failoverTask  = 5 * time.Millisecond // far longer than starting a task on a worker
 	// failoverQuiet is how many undisturbed tasks of each stream are measured first.
 	failoverQuiet = 50
-	// failoverWait is how long anything may take before the benchmark gives up, and failoverMiss
-	// how long a strike may show nothing, on a very busy machine, until it is taken to have missed,
-	// beyond what a worker may be silent. Time is counted by failoverTick.
+	// failoverWait is the limit on every wait of the benchmark. failoverMiss, added to the time that
+	// a worker may be silent, is the limit after which a strike without effect counts as a miss; it
+	// is long because the machine may be very busy. Time is counted by failoverTick.
 	failoverWait = 2 * time.Minute
 	failoverMiss = 20 * time.Second
 	failoverTick = 100 * time.Millisecond

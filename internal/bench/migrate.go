@@ -146,7 +146,7 @@ func (o *migrate) leave(ctx context.Context, folder string, row *migrateRow) (de
 	if err != nil {
 		return decided, err
 	}
-	// The next step is under way, by half of what the last one took.
+	// The decision falls in the middle of a step, so that work is lost as it is in the mean.
 	time.Sleep(min(ended.Sub(began)/2, time.Second))
 	decided = time.Now()
 	row.Done, row.Lost = o.steps/2, decided.Sub(ended).Seconds()

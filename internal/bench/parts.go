@@ -24,8 +24,8 @@ type partRow struct {
 	Part    string  `json:"part"`
 	Rows    int     `json:"rows"`
 	Seconds float64 `json:"seconds_taken"`
-	// Others is how many cores other programs used meanwhile, in the mean; -1 if that is
-	// not known.
+	// Others is the mean number of cores that other programs used meanwhile; -1 if it is not
+	// known.
 	Others float64 `json:"cores_used_by_others"`
 	// Why says why rows are missing: the machine cannot run it, it took too long, or it
 	// failed.

@@ -71,7 +71,7 @@ func (d *device) harmless(w *child) (ending, bool) {
 	return e, e.killed() && membarrier(barrierGlobal) == nil
 }
 
-// ending is how a process has ended or is about to.
+// ending is the state of a process that has ended or is ending.
 type ending struct {
 	over   bool // it has, and everything it said was read
 	known  bool // status is known

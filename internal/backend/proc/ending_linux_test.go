@@ -62,8 +62,8 @@ func loss(t *testing.T, d *device) error {
 	return nil
 }
 
-// hold keeps the end of a device's worker from the parent until release is called, and has nobody
-// go on without it for being late.
+// hold keeps the parent from seeing the end of a device's worker until release is called. The
+// parent's own limit on that wait is lifted.
 func hold(d *device) (w *child, release func()) {
 	w = d.serving.Load()
 	w.readers.Add(1)
@@ -81,7 +81,8 @@ func TestLossBeforeTheEnd(t *testing.T) {
 		lossAfterTheEnd(t, true)
 		return
 	}
-	// A worker is ready for it after a moment.
+	// A worker registers its threads some time after it began to serve, and nothing tells when: each
+	// try gives it twice the time.
 	for wait := 50 * time.Millisecond; wait < 30*time.Second; wait *= 2 {
 		d := attached(t, true)
 		time.Sleep(wait)

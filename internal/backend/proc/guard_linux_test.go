@@ -39,7 +39,7 @@ func init() {
 	}
 }
 
-// touched returns memory of so many MiB whose pages have been written, so that they take room.
+// touched returns mib MiB of memory. Every page has been written, so that all of it is resident.
 func touched(mib int) []byte {
 	b := make([]byte, mib<<20)
 	for i := 0; i < len(b); i += 4096 {

@@ -97,7 +97,7 @@ type Options struct {
 	// Reserve is how much memory of the machine is to stay free, in bytes. When less is
 	// left, the worker with the newest large task is ended, if its kernels are functions
 	// of the worker itself and running workers have what is missing; otherwise that is logged.
-	// 0 means that nobody watches.
+	// With 0 memory is not watched.
 	Reserve int64
 	// Available says how much is left, for tests; nil asks the system.
 	Available func() int64
