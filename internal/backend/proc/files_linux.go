@@ -108,9 +108,9 @@ func shutFiles(version int) error {
 }
 
 // permit adds rights on a file, or on all that is in a folder, to a ruleset. One that cannot be
-// opened has none. What is in /proc stays open, by a descriptor that gives no rights, in the program
-// that is started anew too: a rule holds for an inode, and there the kernel makes a new one when it
-// has dropped what it remembers of a name that nobody has open.
+// opened has none. A rule belongs to an inode. The kernel frees inodes of /proc that are not open and
+// makes new ones later, for which there is no rule: files of /proc are therefore kept open, by a
+// descriptor that gives no rights and that the program keeps when it is started anew.
 func permit(ruleset int, name string, rights uint64) error {
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
