@@ -39,15 +39,17 @@ type socket struct {
 	file fs.FileInfo
 }
 
-// Close ends the listener and removes its file, unless that has become another's.
+// Close removes the file of the listener, unless that has become another's, and ends the
+// listener. In that order: while it listens, no other file can have the number of its own.
 func (s *socket) Close() error {
 	path := s.Addr().String()
-	return errors.Join(s.UnixListener.Close(), locked(filepath.Dir(path), func() error {
+	err := locked(filepath.Dir(path), func() error {
 		if now, err := os.Lstat(path); err != nil || !os.SameFile(now, s.file) {
 			return nil // somebody removed it
 		}
 		return os.Remove(path)
-	}))
+	})
+	return errors.Join(err, s.UnixListener.Close())
 }
 
 // listen makes a socket at a path, or with "" one of this process in Dir.
