@@ -54,8 +54,11 @@ func (o *predictions) measure(c *cobra.Command) (*plan.Recording, error) {
 		m.ctx, cancel = context.WithTimeoutCause(m.ctx, o.timeout, errTimeout)
 		defer cancel()
 	}
+	tooShort := fmt.Errorf("bench predict: %s before a point was complete", endedEarly(o.timeout))
 	rt, err := m.open(nil)
-	if err != nil {
+	if errors.Is(err, errTimeout) {
+		return nil, tooShort
+	} else if err != nil {
 		return nil, err
 	}
 	defer rt.Close()
@@ -72,7 +75,7 @@ func (o *predictions) measure(c *cobra.Command) (*plan.Recording, error) {
 	case err != nil && !late:
 		return nil, err
 	case len(rec.r.Points) == 0 && late:
-		return nil, fmt.Errorf("bench predict: %s before a point was complete", endedEarly(o.timeout))
+		return nil, tooShort
 	case len(rec.r.Points) == 0:
 		return nil, errors.New("bench predict: no workload could be recorded on these devices")
 	case late:
