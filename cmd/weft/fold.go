@@ -310,8 +310,12 @@ func newFoldReport(r *fold.Run, rt *weft.Runtime) *foldReport {
 	rep := &foldReport{Job: r.Name(), Class: string(workload.RowExact), Missing: r.Structure().Missing(), Frames: r.Rounds()}
 	done := r.Verified()
 	rep.Verified = rep.Verified.with(&done)
-	for _, d := range rt.Machine().Devices {
+	devices := rt.Machine().Devices
+	for _, d := range devices {
 		rep.Devices = append(rep.Devices, d.Name)
+		if d.Backend != devices[0].Backend {
+			rep.Class = string(workload.Tolerance)
+		}
 	}
 	return rep
 }

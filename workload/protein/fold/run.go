@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload/protein"
 )
 
@@ -56,6 +57,7 @@ type Run struct {
 	trace  []float32                   // positions of the replica on the lowest rung after each round
 	asked  []int64                     // pairs asked to exchange, and those that did
 	best   []float64                   // positions of the frame with the lowest RMSD, and that
+	other  []int32                     // 1 once devices other than processors, which round differently, took part
 
 	after    [][lanes]float64
 	observed [][seenCount][lanes]float64
@@ -102,7 +104,7 @@ func newRun(c Config, s *protein.Structure) (*Run, error) {
 	n := 3 * m.Beads()
 	r.state, r.last, r.after = make([][lanes]float64, 2*n*r.groups), make([][lanes]float64, 2*n*r.groups), make([][lanes]float64, 2*n*r.groups)
 	r.ladder, r.observed = make([][rungCount][lanes]float64, r.groups), make([][seenCount][lanes]float64, r.groups)
-	r.rung, r.asked = make([]int32, c.Replicas), make([]int64, 2)
+	r.rung, r.asked, r.other = make([]int32, c.Replicas), make([]int64, 2), make([]int32, 1)
 	r.seen, r.rungs = make([]float64, r.Rounds()*c.Replicas*seenCount), make([]int32, r.Rounds()*c.Replicas)
 	r.trace, r.best = make([]float32, r.Rounds()*n), make([]float64, n+1)
 	r.best[n] = math.Inf(1)
@@ -170,8 +172,8 @@ func (r *Run) tail(round int) int {
 func (r *Run) round(steps int) *round {
 	c := r.tables.counts
 	return &round{counts: c, replicas: r.c.Replicas, params: params{
-		beads: c.beads, bonds: c.bonds, angles: c.angles, dihedrals: c.dihedrals, contacts: c.contacts,
-		seed: r.c.Seed, steps: steps, dt: r.c.TimeStep, gamma: r.c.Friction,
+		beads: c.beads, bonds: c.bonds, angles: c.angles, dihedrals: c.dihedrals, contacts: c.contacts, degree: c.degree,
+		seed: r.c.Seed, steps: steps, dt: r.c.TimeStep, gamma: r.c.Friction, c1: math.Exp(-r.c.Friction * r.c.TimeStep),
 	}}
 }
 
@@ -206,12 +208,16 @@ func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) er
 	if rt == nil {
 		return fmt.Errorf("%s: the runtime is nil; weft.Open returns one", r.Name())
 	}
+	other := slices.ContainsFunc(rt.Machine().Devices, func(d machine.Device) bool { return d.Kind != machine.CPU })
 	state := []weft.Binding{
 		weft.Bind("state", r.state), weft.Bind("last", r.last), weft.Bind("ladder", r.ladder), weft.Bind("rung", r.rung),
 		weft.Bind("seen", r.seen), weft.Bind("rungs", r.rungs), weft.Bind("trace", r.trace), weft.Bind("asked", r.asked),
-		weft.Bind("best", r.best),
+		weft.Bind("best", r.best), weft.Bind("other", r.other),
 	}
 	err := rt.Steps(ctx, r.keep(), r.Rounds(), state, func(ctx context.Context, i int) error {
+		if other {
+			r.other[0] = 1
+		}
 		if err := r.one(ctx, rt, i); err != nil {
 			return err
 		}
@@ -269,8 +275,29 @@ func (r *Run) launch(ctx context.Context, rt *weft.Runtime, i, steps int) error 
 	v := &r.verified
 	v.Verified, v.Unverified = v.Verified+rep.Verified, v.Unverified+rep.Unverified
 	v.Wrong, v.VerifyErrors = append(v.Wrong, rep.Wrong...), append(v.VerifyErrors, rep.VerifyErrors...)
+	if err := r.nowhere(uint64(r.ladder[0][rungStep][0]) + uint64(steps)); err != nil {
+		return err
+	}
 	copy(r.last, r.state)
 	copy(r.state, r.after)
+	return nil
+}
+
+// nowhere errs for a replica without an energy after a step, whose beads are nowhere: a GPU's
+// kernel can not.
+func (r *Run) nowhere(step uint64) error {
+	n := 3 * r.model.Beads()
+	for k := range r.c.Replicas {
+		g, l := k/lanes, k%lanes
+		if e := r.observed[g][seenEnergy][l]; !math.IsNaN(e) && !math.IsInf(e, 0) {
+			continue
+		}
+		for q := range n {
+			if !(math.Abs(r.after[2*n*g+q][l]) <= 1e12) {
+				return &errNowhere{step, k, q / 3}
+			}
+		}
+	}
 	return nil
 }
 

@@ -18,19 +18,25 @@ type tables struct {
 	size2  []float64 // squares of their native distances
 	chain  []int32   // of each bead
 	xyz    []float64 // native coordinates
+
+	// For GPUs: contact k of bead i, either way, is at k*beads + i. Where a bead has fewer than
+	// degree, its square is zero and the bead another one.
+	allWith  []int32
+	allSize2 []float64
 }
 
 // counts are the sizes of a model.
 type counts struct {
 	beads, bonds, angles, dihedrals, contacts int
+	degree                                    int // of the bead with the most contacts, made even
 }
 
 // ints and reals are how many numbers the tables of a model have.
 func (c counts) ints() int {
-	return c.bonds + c.angles + c.dihedrals + c.beads + 1 + c.contacts + c.beads
+	return c.bonds + c.angles + c.dihedrals + c.beads + 1 + c.contacts + c.beads + c.degree*c.beads
 }
 func (c counts) reals() int {
-	return c.bonds + c.angles + 2*c.dihedrals + c.contacts + 3*c.beads
+	return c.bonds + c.angles + 2*c.dihedrals + c.contacts + 3*c.beads + c.degree*c.beads
 }
 
 // view cuts memory into tables.
@@ -50,12 +56,13 @@ func (c counts) view(ints []int32, reals []float64) *tables {
 	t.with, t.chain = cut(c.contacts), cut(c.beads)
 	t.native, t.size2 = cutReal(c.bonds+c.angles+2*c.dihedrals), cutReal(c.contacts)
 	t.xyz = cutReal(3 * c.beads)
+	t.allWith, t.allSize2 = cut(c.degree*c.beads), cutReal(c.degree*c.beads)
 	return t
 }
 
 // tablesOf makes the tables of a model, and the memory they are in.
 func tablesOf(m *protein.Model) (t *tables, ints []int32, reals []float64) {
-	c := counts{m.Beads(), len(m.Bonds), len(m.Angles), len(m.Dihedrals), len(m.Contacts)}
+	c := counts{m.Beads(), len(m.Bonds), len(m.Angles), len(m.Dihedrals), len(m.Contacts), degreeOf(m)}
 	ints, reals = make([]int32, c.ints()), make([]float64, c.reals())
 	t = c.view(ints, reals)
 	k := 0
@@ -90,7 +97,37 @@ func tablesOf(m *protein.Model) (t *tables, ints []int32, reals []float64) {
 		t.chain[i] = chain
 	}
 	copy(t.xyz, m.Native)
+	t.fillAll()
 	return t, ints, reals
+}
+
+// degreeOf is the largest number of contacts that a bead has, and one more where that is odd.
+func degreeOf(m *protein.Model) int {
+	of := make([]int, m.Beads())
+	for _, c := range m.Contacts {
+		of[c.I]++
+		of[c.J]++
+	}
+	return (slices.Max(of) + 1) / 2 * 2
+}
+
+// fillAll sets the contacts for GPUs by the others.
+func (t *tables) fillAll() {
+	n := t.beads
+	for at := range t.allWith {
+		t.allWith[at] = int32((at%n + 1) % n)
+	}
+	of := make([]int, n)
+	for i := range n {
+		for k := t.rows[i]; k < t.rows[i+1]; k++ {
+			j := int(t.with[k])
+			for _, pair := range [][2]int{{i, j}, {j, i}} {
+				at := of[pair[0]]*n + pair[0]
+				t.allWith[at], t.allSize2[at] = int32(pair[1]), t.size2[k]
+				of[pair[0]]++
+			}
+		}
+	}
 }
 
 // check errs unless all numbers of beads are those of beads: the kernels do not look.

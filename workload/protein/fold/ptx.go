@@ -1,0 +1,10 @@
+package fold
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate go run github.com/weft-run/weft/cmd/weftparams .
+//go:generate ../../ptx.sh protein/fold/fold.cu
+//go:embed fold.ptx
+var ptx []byte
