@@ -213,20 +213,24 @@ INLINE Pulls pull(const Terms &t, const Vector *x) {
 	return f;
 }
 
-// attracted is the force of its contacts on bead i.
+// attracted adds sixtieths of the force of contact k on bead i.
+INLINE Vector attracted(Vector f, const Chain &c, const Vector *x, Vector xi, u32 k) {
+	Vector d = xi - x[c.with[k]];
+	double o = over(dot(d, d)), q = c.size2[k] * o, q2 = q * q;
+	return f + q2 * q2 * q * (q - 1) * o * d;
+}
+
+// attracted is the force of its contacts on bead i, two at a time.
 INLINE Vector attracted(const Chain &c, const Vector *x, u32 i) {
 	Vector f = {0, 0, 0}, xi = x[i];
-	for (u32 at = i; at < c.degree * c.n; at += 2 * c.n) // two at a time
-		for (u32 k = at; k <= at + c.n; k += c.n) {
-			Vector d = xi - x[c.with[k]];
-			double o = over(dot(d, d)), q = c.size2[k] * o, q2 = q * q;
-			f = f + q2 * q2 * q * (q - 1) * o * d;
-		}
+#pragma clang loop unroll(disable)
+	for (u32 k = i; k < c.degree * c.n; k += 2 * c.n)
+		f = attracted(attracted(f, c, x, xi, k), c, x, xi, k + c.n);
 	return 60 * f;
 }
 
 // near says whether the square of a distance is below 144. It is not below zero.
-INLINE bool near(double r2) { return word(r2) < 0x4062000000000000; }
+INLINE bool near(double r2) { return (u32)(word(r2) >> 32) < 0x40620000; }
 
 enum : u64 { Repels = 12 * (1ull << 24) }; // 12 * 4^12
 
@@ -406,16 +410,16 @@ INLINE void store(const Replica &r, u32 i, Vector x, Vector v) {
 // registers, and all pairs are looked at.
 struct Bead {
 	Terms terms;
-	u32 repels[2]; // bits by bead
+	u64 repels; // bits by bead
 	Vector x, v, f;
 };
 
 INLINE Bead beadOf(const Chain &c, const Replica &r, u32 i) {
 	Bead b;
 	b.terms = termsOf(c, i);
-	b.repels[0] = b.repels[1] = 0;
+	b.repels = 0;
 	for (u32 j = 0; j < c.n; j++)
-		b.repels[j >> 5] |= (u32)apart(c, i, j) << (j & 31);
+		b.repels |= (u64)apart(c, i, j) << j;
 	load(r, i, b.x, b.v);
 	return b;
 }
@@ -426,13 +430,11 @@ INLINE void force(const Chain &c, Bead &b, const Vector *x, Vector *const tail[3
 	for (u32 k = 0; k < 3; k++)
 		tail[k][i] = p.on[k + 1];
 	Vector f = {0, 0, 0};
-	for (u32 h = 0; h < 2; h++) {
-		u32 m = b.repels[h];
+	const Vector *at = x;
 #pragma clang loop unroll(disable)
-		for (u32 j = 32 * h; m != 0; j += 4, m >>= 4)
-			if (m & 15)
-				f = repelled(f, b.x, x + j, m);
-	}
+	for (u64 m = b.repels; m != 0; m >>= 4, at += 4)
+		if (m & 15)
+			f = repelled(f, b.x, at, (u32)m);
 	b.f = p.on[0] + attracted(c, x, i) + (double)Repels * f;
 }
 
@@ -513,8 +515,8 @@ template <u32 Beads, u32 Count> INLINE void short_chains(const int *ints, const 
 	Replica r = replicaOf(p, ladder, before, after, seen, BLOCK_X, BLOCK_Y * Count + which, m);
 	Vector *x = places[which], *tail[3] = {tails[0][which], tails[1][which], tails[2][which]};
 	Bead b = beadOf(c, r, i);
-	for (u32 s = 0;; s++) {
-		__syncthreads();
+	__syncthreads();
+	for (u32 s = 0;; s++) { // all have read the places of the last step
 		if (own)
 			x[i] = b.x;
 		__syncthreads();
