@@ -62,9 +62,12 @@ type Run struct {
 	after    [][lanes]float64
 	observed [][seenCount][lanes]float64
 	plan     *weft.Plan
-	took     time.Duration
 	verified weft.Report // of all launches, what was verified of them
-	computed int         // steps of this process, of each replica
+
+	// The rounds that Rate is of: those of this process but the first, which brings kernels and
+	// tables to devices, unless it is the only one.
+	computed int // their steps, of each replica
+	took     time.Duration
 }
 
 // New reads the structure and puts its replicas on straight lines.
@@ -214,7 +217,11 @@ func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) er
 		weft.Bind("seen", r.seen), weft.Bind("rungs", r.rungs), weft.Bind("trace", r.trace), weft.Bind("asked", r.asked),
 		weft.Bind("best", r.best), weft.Bind("other", r.other),
 	}
+	ran := 0
 	err := rt.Steps(ctx, r.keep(), r.Rounds(), state, func(ctx context.Context, i int) error {
+		if ran++; ran == 2 {
+			r.computed, r.took = 0, 0
+		}
 		if other {
 			r.other[0] = 1
 		}
@@ -383,7 +390,8 @@ func (r *Run) Folded(rounds int) []Frame {
 // Exchanges is how many pairs of replicas were asked to exchange temperatures, and how many did.
 func (r *Run) Exchanges() (asked, done int) { return int(r.asked[0]), int(r.asked[1]) }
 
-// Rate is the steps of replicas a second of the rounds that Do ran.
+// Rate is the steps of replicas a second of the rounds that Do ran, but for the first, which brings
+// kernels to devices, unless it is the only one.
 func (r *Run) Rate() float64 {
 	if r.took == 0 {
 		return 0

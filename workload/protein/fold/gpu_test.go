@@ -1,0 +1,114 @@
+//go:build gpu
+
+package fold
+
+import (
+	"math"
+	"testing"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/cuda"
+)
+
+// These tests need an NVIDIA GPU.
+
+// onGPU opens one GPU.
+func onGPU(t *testing.T) *weft.Runtime {
+	t.Helper()
+	rt, err := weft.Open(t.Context(), weft.Options{
+		Drivers: []driver.Driver{cuda.New(cuda.Options{Devices: []int{0}, Exact: true})}, NoCalibrate: true, CacheDir: "off", Funcs: Funcs(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close() })
+	return rt
+}
+
+// A GPU goes where the reference goes.
+func TestCUDASteps(t *testing.T) {
+	rt := onGPU(t)
+	testSteps(t, func(t *testing.T, r *Run) (before, after [][lanes]float64, seen [][seenCount][lanes]float64) {
+		do(t, rt, r)
+		return r.last, r.state, r.observed
+	})
+}
+
+// A replica has the same bytes on a GPU whoever is there with it, and again; and the check finds them
+// right.
+func TestCUDASameBytes(t *testing.T) {
+	rt := onGPU(t)
+	for _, name := range []string{"1CRN", "BPTI", "1UBI"} {
+		run := func(replicas int) *Run {
+			r, err := New(Config{Structure: name, Steps: 2000, Every: 500, Replicas: replicas, Seed: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			do(t, rt, r)
+			if err := r.Check(); err != nil {
+				t.Error(err)
+			}
+			return r
+		}
+		many, again, few := run(20), run(20), run(8)
+		for i, v := range many.state {
+			if again.state[i] != v {
+				t.Fatalf("%s: number %d of the state is %v, and again %v", name, i, v, again.state[i])
+			}
+		}
+		for i, v := range few.state {
+			if many.state[i] != v {
+				t.Fatalf("%s: number %d of the state is %v, among others %v", name, i, v, many.state[i])
+			}
+		}
+	}
+}
+
+// Mean Q and Rg of a GPU's replicas are those of the processors' within three standard errors, below
+// the temperature at which the chain melts and above it.
+func TestCUDAStatistics(t *testing.T) {
+	gpu := onGPU(t)
+	cpu, err := weft.Open(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: Funcs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cpu.Close()
+	for _, temperature := range []float64{0.7, 1.1} {
+		// means are those of a run's replicas, which are independent of each other.
+		means := func(rt *weft.Runtime, seed uint32) (mean, variance [2]float64) {
+			r, err := New(Config{Steps: 400_000, Every: 1000, Replicas: 64, Low: temperature, Seed: seed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			do(t, rt, r)
+			n := float64(r.Replicas())
+			var square [2]float64
+			for k := range r.Replicas() {
+				var sum [2]float64
+				for i := range r.Rounds() {
+					f := r.Frame(i, k)
+					sum[0] += f.Q / float64(r.Rounds())
+					sum[1] += f.Rg / float64(r.Rounds())
+				}
+				for q, v := range sum {
+					mean[q] += v / n
+					square[q] += v * v / n
+				}
+			}
+			for q := range mean {
+				variance[q] = (square[q] - mean[q]*mean[q]) / (n - 1)
+			}
+			return mean, variance
+		}
+		a, va := means(cpu, 101)
+		b, vb := means(gpu, 202)
+		for q, what := range []string{"Q", "Rg"} {
+			e := math.Sqrt(va[q] + vb[q])
+			t.Logf("T = %v: mean %s %.4f on cpu, %.4f on cuda: apart by %.2f standard errors of %.4f", temperature, what, a[q], b[q], math.Abs(a[q]-b[q])/e, e)
+			if !(math.Abs(a[q]-b[q]) <= 3*e) {
+				t.Errorf("T = %v: mean %s differs", temperature, what)
+			}
+		}
+	}
+}

@@ -1,0 +1,82 @@
+//go:build clang || gpu
+
+package fold
+
+import (
+	"math"
+	"testing"
+
+	"github.com/weft-run/weft/workload/protein"
+)
+
+// shake sets the replicas of a run near its native structure, or leaves them straight.
+func (r *Run) shake(by float64) {
+	if by == 0 {
+		return
+	}
+	n := 3 * r.model.Beads()
+	for g := range r.groups {
+		for k := range n {
+			for l := range lanes {
+				r.state[2*n*g+k][l] = r.model.Native[k] + by*math.Sin(float64(1+k*(l+1)+g))
+			}
+		}
+	}
+}
+
+// testSteps has a kernel for GPUs advance replicas by a round, whose state before and after it and
+// what is seen it returns: it must go where the reference goes and see what it sees, from straight
+// chains and from native ones, with chains of which two are in a block, one, and one with lists of
+// pairs.
+func testSteps(t *testing.T, advance func(t *testing.T, r *Run) (before, after [][lanes]float64, seen [][seenCount][lanes]float64)) {
+	for name, m := range map[string]*protein.Structure{"1CRN": open(t, "1CRN"), "BPTI": open(t, "BPTI"), "1UBI": open(t, "1UBI")} {
+		for _, by := range []float64{0, 0.2} {
+			r, err := NewOf(Config{Steps: 300, Every: 300, Replicas: 11, Low: 0.5, High: 1.2, Seed: 7}, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.shake(by)
+			for i := range r.ladder {
+				for l := range lanes {
+					r.ladder[i][rungScale][l], r.ladder[i][rungStep][l] = 1.1, 1<<32-100 // steps need both words
+				}
+			}
+			before, after, seen := advance(t, r)
+			worst := 0.0
+			n := 3 * r.model.Beads()
+			for k := range r.c.Replicas {
+				x, v := make([]float64, n), make([]float64, n)
+				g, l := k/lanes, k%lanes
+				got := make([]float64, n)
+				for q := range n {
+					x[q], v[q], got[q] = before[2*n*g+q][l], 1.1*before[2*n*g+n+q][l], after[2*n*g+q][l]
+				}
+				want := r.reference(x, v, motion{r.c.TimeStep, r.c.Friction, r.c.Seed, 1<<32 - 100, 300}, r.temperatures[k], k)
+				for q := range n {
+					worst = max(worst, math.Abs(got[q]-want[q]), math.Abs(after[2*n*g+n+q][l]-v[q]))
+				}
+				f := Frame{Replica: k, Energy: seen[g][seenEnergy][l], Q: seen[g][seenQ][l], Rg: seen[g][seenRg][l], RMSD: seen[g][seenRMSD][l]}
+				if err := r.checkFrame(f, got); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			t.Logf("%s, shaken by %v: off by %.2g at most", name, by, worst)
+			limit := 1e-10
+			if by == 0 {
+				limit = 1e-5 // straight bends are unstable
+			}
+			if !(worst <= limit) {
+				t.Errorf("%s, shaken by %v: off by %v", name, by, worst)
+			}
+		}
+	}
+}
+
+func open(t *testing.T, name string) *protein.Structure {
+	t.Helper()
+	s, err := protein.Open(name, protein.Select{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
