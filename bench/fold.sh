@@ -86,6 +86,9 @@ for temperature in 0.5 0.7; do
 done
 
 echo "== fast"
+if [[ $device == cuda* ]]; then
+	timeout 30 bin/fold.test -test.run '^$' -test.bench '^BenchmarkCUDA$' -test.benchtime 1x | grep ^Benchmark
+fi
 declare -A rates
 for ((i = 0; i < times; i++)); do
 	for case in "cuda $device 64 $cuda64 $frame" "cpu cpu 64 $cpu64 $frame" "cuda $device 1024 $cuda1024 $frame" "cpu cpu 1024 $cpu1024 $frame" "short $device 1024 $((cuda1024 / 4)) 1000"; do

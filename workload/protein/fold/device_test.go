@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -58,4 +59,29 @@ func TestDeviceKernel(t *testing.T) {
 	testSteps(t, func(t *testing.T, r *Run) (before, after [][lanes]float64, seen [][seenCount][lanes]float64) {
 		return onHost(t, bin, r)
 	})
+}
+
+// Steps in parts are the same as in one, although each part begins with a new list of pairs: the chain
+// is so hot that beads which were far from each other meet.
+func TestDeviceParts(t *testing.T) {
+	bin := hosted(t)
+	const steps, part = 1500, 100
+	begin := func(every int) *Run {
+		r, err := NewOf(Config{Steps: steps, Every: every, Replicas: 8, Low: 4, Seed: 5}, open(t, "1UBI"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.shake(0.2)
+		return r
+	}
+	_, want, _ := onHost(t, bin, begin(steps))
+	r := begin(part)
+	for first := 0; first < steps; first += part {
+		r.climb(first, nil)
+		_, after, _ := onHost(t, bin, r)
+		copy(r.state, after)
+	}
+	if !slices.Equal(r.state, want) {
+		t.Error("the states differ")
+	}
 }

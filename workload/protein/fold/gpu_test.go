@@ -8,6 +8,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cuda"
 )
 
@@ -110,5 +111,31 @@ func TestCUDAStatistics(t *testing.T) {
 				t.Errorf("T = %v: mean %s differs", temperature, what)
 			}
 		}
+	}
+}
+
+// BenchmarkCUDA advances many replicas of crambin with one and with two of them to a block.
+func BenchmarkCUDA(b *testing.B) {
+	two := twoKernel.Impls[1]
+	defer func() { twoKernel.Impls[1] = two }()
+	for _, impl := range []graph.Impl{two, oneKernel.Impls[1]} {
+		twoKernel.Impls[1] = impl
+		b.Run(impl.Entry, func(b *testing.B) {
+			rt, err := weft.Open(b.Context(), weft.Options{
+				Drivers: []driver.Driver{cuda.New(cuda.Options{Devices: []int{0}, Exact: true})}, NoCalibrate: true, CacheDir: "off", Funcs: Funcs(),
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer rt.Close()
+			for range b.N {
+				r, err := New(Config{Steps: 100_000, Every: 10_000, Replicas: 1024, Seed: 1})
+				if err != nil {
+					b.Fatal(err)
+				}
+				do(b, rt, r)
+				b.ReportMetric(r.Rate(), "steps/s")
+			}
+		})
 	}
 }
