@@ -26,7 +26,7 @@ func hosted(t *testing.T) string {
 // onHost advances all replicas of a run by its first round with the kernel for GPUs.
 func onHost(t *testing.T, bin string, r *Run) (before, after [][lanes]float64, seen [][seenCount][lanes]float64) {
 	t.Helper()
-	round := r.round(0)
+	round := r.round(r.stepsOf(0))
 	task := round.task(0, int64(r.groups))
 	after, seen = make([][lanes]float64, len(r.state)), make([][seenCount][lanes]float64, r.groups)
 	var in bytes.Buffer

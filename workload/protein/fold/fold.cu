@@ -1,7 +1,7 @@
 // Steps of replicas as package fold has them, in float64: a bead to a thread. A thread sums all
 // forces on its beads in one order, so that a replica has the same bytes in every launch; that
 // order is not the processors', products and sums are fused, and reciprocals and roots may be off
-// by two units in the last place, so that trajectories differ from the processors' by rounding. The
+// in the last places, so that trajectories differ from the processors' by rounding. The
 // random numbers are made of the same words.
 //
 // What a thread does between two barriers is a function of its bead. Compiled for a host, where

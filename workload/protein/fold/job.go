@@ -237,7 +237,7 @@ func (r *round) graph(ranges []sched.Range) (*graph.Graph, error) {
 	before := b.Data(graph.Data{Name: "before", Bytes: state * all, Input: true})
 	// Devices of different kinds differ by rounding, which grows with the steps, and a contact
 	// at its limit is formed or not.
-	within := 1e-3
+	within := 1e-5 // of the largest coordinate
 	if r.params.steps > tailSteps {
 		within = 0
 	}

@@ -15,18 +15,18 @@ func TestCheckRounded(t *testing.T) {
 	do(t, workloadtest.Open(t, 1, Funcs()), r)
 	n := 3 * r.model.Beads()
 	for _, c := range []struct {
-		rounded bool
-		by      float64
-		wrong   bool
-	}{{false, 1e-5, true}, {true, 1e-5, false}, {true, 0.01, true}, {true, math.NaN(), true}} {
-		r.rounded = c.rounded
+		other int32
+		by    float64
+		wrong bool
+	}{{0, 1e-5, true}, {1, 1e-5, false}, {1, 0.01, true}, {1, math.NaN(), true}} {
+		r.other[0] = c.other
 		kept := make([][lanes]float64, len(r.state))
 		copy(kept, r.state)
 		for g := range r.groups { // a velocity, which no observable is of
 			r.state[2*n*g+n+5][2] += c.by
 		}
 		if err := r.Check(); errors.Is(err, ErrWrong) != c.wrong || err != nil && !c.wrong {
-			t.Errorf("a velocity off by %v, rounded %v: %v", c.by, c.rounded, err)
+			t.Errorf("a velocity off by %v, other devices %d: %v", c.by, c.other, err)
 		}
 		copy(r.state, kept)
 	}
