@@ -42,23 +42,29 @@ INLINE Vector cross(Vector a, Vector b) { return {a.y * b.z - a.z * b.y, a.z * b
 INLINE double real(u64 x) { return __builtin_bit_cast(double, x); }
 INLINE u64 word(double x) { return __builtin_bit_cast(u64, x); }
 
-// over is 1/a and rootOver 1/sqrt(a), of numbers that are neither tiny nor huge: approximations of
-// some twenty bits, of which a step of the third order makes all.
+// guess and guessRoot are 1/a and 1/sqrt(a) in the twenty bits or so that the hardware has a table
+// of.
 #ifdef __CUDA__
-INLINE double over(double a) {
-	double y = __nvvm_rcp_approx_ftz_d(a), e = __builtin_fma(-a, y, 1.0);
-	return __builtin_fma(y, __builtin_fma(e, e, e), y);
-}
-INLINE double rootOver(double a) {
-	double y = __nvvm_rsqrt_approx_d(a), e = __builtin_fma(-a * y, y, 1.0);
-	return __builtin_fma(y * e, __builtin_fma(0.375, e, 0.5), y);
-}
+INLINE double guess(double a) { return __nvvm_rcp_approx_ftz_d(a); }
+INLINE double guessRoot(double a) { return __nvvm_rsqrt_approx_d(a); }
 INLINE double root(double a) { return __nvvm_sqrt_rn_d(a); }
 #else
-INLINE double over(double a) { return 1 / a; }
-INLINE double rootOver(double a) { return 1 / __builtin_sqrt(a); }
 INLINE double root(double a) { return __builtin_sqrt(a); }
+INLINE double guess(double a) { return real(word(1 / a) >> 32 << 32); }
+INLINE double guessRoot(double a) { return real(word(1 / root(a)) >> 32 << 32); }
 #endif
+
+// over is 1/a and rootOver 1/sqrt(a), of numbers that are neither tiny nor huge: a step of the third
+// order makes all bits of a guess.
+INLINE double over(double a) {
+	double y = guess(a), e = __builtin_fma(-a, y, 1.0);
+	return __builtin_fma(y, __builtin_fma(e, e, e), y);
+}
+
+INLINE double rootOver(double a) {
+	double y = guessRoot(a), e = __builtin_fma(-a * y, y, 1.0);
+	return __builtin_fma(y * e, __builtin_fma(0.375, e, 0.5), y);
+}
 
 // angleOf is the angle of a vector with y not below zero.
 INLINE double angleOf(double y, double x) {
