@@ -269,7 +269,8 @@ func (r *Run) launch(ctx context.Context, rt *weft.Runtime, i, steps int) error 
 	}
 	if r.plan == nil || i < 4 || i%replanned == 0 || steps != r.c.Every {
 		round := r.round(steps)
-		p, err := rt.Plan(ctx, weft.Divisible{Items: round.items(), Whole: round.task(0, int64(r.groups)), Graph: round.graph, Bind: bind, Streamed: true})
+		// Not streamed: a GPU takes as long for a part of the replicas as for all that it has room for.
+		p, err := rt.Plan(ctx, weft.Divisible{Items: round.items(), Whole: round.task(0, int64(r.groups)), Graph: round.graph, Bind: bind})
 		if err != nil {
 			return err
 		}
