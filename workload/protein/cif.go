@@ -34,18 +34,21 @@ type cifWords struct {
 	next int // line of the position
 }
 
-// cifWord is a word of the CIF format. A quoted one is a value whatever it looks like.
+// cifWord is a word of the CIF format, a part of the text. A quoted one is a value whatever it
+// looks like.
 type cifWord struct {
-	text   string
+	text   []byte
 	quoted bool
 }
 
 func (w *cifWord) is(prefix string) bool {
-	return !w.quoted && len(w.text) >= len(prefix) && strings.EqualFold(w.text[:len(prefix)], prefix)
+	return !w.quoted && len(w.text) >= len(prefix) && strings.EqualFold(string(w.text[:len(prefix)]), prefix)
 }
 
 // missing reports whether the word stands for no value.
-func (w *cifWord) missing() bool { return !w.quoted && (w.text == "." || w.text == "?") }
+func (w *cifWord) missing() bool {
+	return !w.quoted && (string(w.text) == "." || string(w.text) == "?")
+}
 
 func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
@@ -77,12 +80,12 @@ func (w *cifWords) read() (word cifWord, ok bool, err error) {
 		}
 		w.next += bytes.Count(t[begin:begin+end+1], []byte("\n"))
 		w.at = begin + end + 2
-		return cifWord{string(t[begin+1 : begin+end]), true}, true, nil
+		return cifWord{t[begin+1 : begin+end], true}, true, nil
 	case c == '\'' || c == '"':
 		for i := begin + 1; i < len(t) && t[i] != '\n'; i++ {
 			if t[i] == c && (i+1 == len(t) || blank(t[i+1])) {
 				w.at = i + 1
-				return cifWord{string(t[begin+1 : i]), true}, true, nil
+				return cifWord{t[begin+1 : i], true}, true, nil
 			}
 		}
 		return word, false, fmt.Errorf("line %d: a text in quotes does not end: %w", w.line, ErrStructure)
@@ -90,7 +93,7 @@ func (w *cifWords) read() (word cifWord, ok bool, err error) {
 	for w.at < len(t) && !blank(t[w.at]) {
 		w.at++
 	}
-	return cifWord{string(t[begin:w.at]), false}, true, nil
+	return cifWord{t[begin:w.at], false}, true, nil
 }
 
 // atomSite are the columns of the table of atoms that are read; those behind a bar are
@@ -143,7 +146,7 @@ func readCIF(text []byte, model int) ([]Residue, error) {
 			if !ok || !word.is("_") {
 				break
 			}
-			columns = append(columns, strings.ToLower(word.text))
+			columns = append(columns, strings.ToLower(string(word.text)))
 		}
 		if len(columns) > 0 && strings.HasPrefix(columns[0], "_atom_site.") {
 			return readSites(w, columns, word, ok, model)
@@ -179,25 +182,12 @@ func readSites(w *cifWords, columns []string, word cifWord, ok bool, model int) 
 	if err != nil {
 		return nil, err
 	}
-	type sites struct {
-		atoms     []atom
-		alternate []bool
-	}
-	models := make(map[int]*sites)
-	var order []int
+	c := newCollected(model)
 	row := make([]cifWord, 0, len(columns))
 	for ok && (word.quoted || !word.is("loop_") && !word.is("_") && !word.is("data_")) {
 		if row = append(row, word); len(row) == len(columns) {
-			a, alternate, in, err := siteOf(row, &at)
-			if err != nil {
+			if err := c.site(row, &at); err != nil {
 				return nil, fmt.Errorf("line %d: %w: %w", w.line, err, ErrStructure)
-			}
-			if in > 0 {
-				if models[in] == nil {
-					models[in] = new(sites)
-					order = append(order, in)
-				}
-				models[in].atoms, models[in].alternate = append(models[in].atoms, a), append(models[in].alternate, alternate)
 			}
 			row = row[:0]
 		}
@@ -208,48 +198,45 @@ func readSites(w *cifWords, columns []string, word cifWord, ok bool, model int) 
 	if len(row) > 0 {
 		return nil, fmt.Errorf("line %d: the table of atoms ends within a row of %d columns, so the file is cut off: %w", w.line, len(columns), ErrStructure)
 	}
-	residues := make(map[int][]Residue)
-	for m, s := range models {
-		residues[m] = residuesOf(s.atoms, s.alternate)
-	}
-	return modelsOf(residues, order, model)
+	return c.residues()
 }
 
-// siteOf makes an atom of a row; its model is zero if it is not a C-alpha atom.
-func siteOf(row []cifWord, at *[len(atomSite)]int) (a atom, alternate bool, model int, err error) {
-	value := func(i int) string {
+// site takes a row, if it is that of a C-alpha atom.
+func (c *collected) site(row []cifWord, at *[len(atomSite)]int) (err error) {
+	value := func(i int) []byte {
 		if at[i] < 0 || row[at[i]].missing() {
-			return ""
+			return nil
 		}
 		return row[at[i]].text
 	}
-	if value(siteAtom) != "CA" || strings.EqualFold(value(siteElement), "CA") || value(siteGroup) == "HETATM" && value(sitePolymer) == "" {
-		return a, false, 0, nil
+	if string(value(siteAtom)) != "CA" || strings.EqualFold(string(value(siteElement)), "CA") || string(value(siteGroup)) == "HETATM" && len(value(sitePolymer)) == 0 {
+		return nil
 	}
-	a.Name, a.Chain, a.Insertion, a.occupancy, model = value(siteName), value(siteChain), value(siteInsertion), 1, 1
+	a, model := atom{occupancy: 1, alternate: len(value(siteAlternate)) > 0}, 1
+	a.Name, a.Chain, a.Insertion = c.name(value(siteName)), c.name(value(siteChain)), c.name(value(siteInsertion))
 	if a.Chain == "" {
 		a.Chain = "_"
 	}
-	if a.Number, err = strconv.Atoi(value(siteNumber)); err != nil {
-		return a, false, 0, fmt.Errorf("%q is not the number of a residue", value(siteNumber))
+	if a.Number, err = strconv.Atoi(string(value(siteNumber))); err != nil {
+		return fmt.Errorf("%q is not the number of a residue", value(siteNumber))
 	}
-	if m := value(siteModel); m != "" {
-		if model, err = strconv.Atoi(m); err != nil || model < 1 {
-			return a, false, 0, fmt.Errorf("%q is not the number of a model", m)
+	if m := value(siteModel); len(m) > 0 {
+		if model, err = strconv.Atoi(string(m)); err != nil || model < 1 {
+			return fmt.Errorf("%q is not the number of a model", m)
 		}
 	}
 	var ok bool
 	for i, to := range []*float64{&a.X, &a.Y, &a.Z} {
-		if *to, ok = number(value(siteX + i)); !ok || math.Abs(*to) > maxCoordinate {
-			return a, false, 0, fmt.Errorf("%q is not a coordinate", value(siteX+i))
+		if *to, ok = number(string(value(siteX + i))); !ok || math.Abs(*to) > maxCoordinate {
+			return fmt.Errorf("%q is not a coordinate", value(siteX+i))
 		}
 	}
 	for i, to := range []*float64{&a.occupancy, &a.B} {
-		if s := value(siteOccupancy + i); s != "" {
-			if *to, ok = number(s); !ok {
-				return a, false, 0, fmt.Errorf("%q is not a number", s)
+		if s := value(siteOccupancy + i); len(s) > 0 {
+			if *to, ok = number(string(s)); !ok {
+				return fmt.Errorf("%q is not a number", s)
 			}
 		}
 	}
-	return a, value(siteAlternate) != "", model, nil
+	return c.add(model, &a)
 }

@@ -59,7 +59,7 @@ func NewModel(native []float64, ends ...int) (*Model, error) {
 			return nil, fmt.Errorf("protein: coordinate %v of bead %d is not finite or beyond 1e6 angstrom: %w", v, i/3, ErrStructure)
 		}
 	}
-	for _, c := range Near(native, nearest) {
+	for c := range Near(native, nearest) {
 		return nil, fmt.Errorf("protein: beads %d and %d are less than %g angstrom apart: %w", c.I, c.J, nearest, ErrStructure)
 	}
 	m := &Model{Native: native, Ends: ends, chain: make([]int, n)}
@@ -86,7 +86,7 @@ func NewModel(native []float64, ends ...int) (*Model, error) {
 		}
 		begin = end
 	}
-	for _, c := range Near(native, ContactDistance) {
+	for c := range Near(native, ContactDistance) {
 		if m.Interact(c.I, c.J) {
 			m.Contacts = append(m.Contacts, c)
 		}
@@ -191,7 +191,7 @@ func (m *Model) Forces(f, x []float64) float64 {
 // repel returns a sum of energies with that of beads added that repel each other.
 func (m *Model) repel(sum float64, x []float64, push func(i int, by vector, scale float64)) float64 {
 	contacts := m.Contacts
-	for _, c := range Near(x, Cutoff) {
+	for c := range Near(x, Cutoff) {
 		for len(contacts) > 0 && (contacts[0].I < c.I || contacts[0].I == c.I && contacts[0].J < c.J) {
 			contacts = contacts[1:]
 		}

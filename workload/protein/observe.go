@@ -33,7 +33,7 @@ func (m *Model) ContactMap(x []float64) [][]bool {
 	for i := range out {
 		out[i] = make([]bool, n)
 	}
-	for _, c := range Near(x, ContactDistance) {
+	for c := range Near(x, ContactDistance) {
 		if m.Interact(c.I, c.J) {
 			out[c.I][c.J], out[c.J][c.I] = true, true
 		}

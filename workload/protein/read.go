@@ -7,6 +7,7 @@ import (
 	"embed"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -105,25 +106,80 @@ func readNamed(text []byte, file, name string, s Select) (*Structure, error) {
 type atom struct {
 	Residue
 	occupancy float64
+	alternate bool // one of several locations
 }
 
-// residuesOf makes residues of the C-alpha atoms of a model: of alternate locations, which
-// follow each other, the one that is occupied most.
-func residuesOf(atoms []atom, alternate []bool) []Residue {
-	var out []Residue
-	var best float64
-	for i, a := range atoms {
-		if n := len(out); n > 0 && alternate[i] {
-			if last := out[n-1]; last.Chain == a.Chain && last.Number == a.Number && last.Insertion == a.Insertion {
-				if a.occupancy > best {
-					out[n-1], best = a.Residue, a.occupancy
-				}
-				continue
-			}
-		}
-		out, best = append(out, a.Residue), a.occupancy
+// maxAtoms is the largest number of C-alpha atoms that are read of a model: the largest entries
+// of the PDB archive have a sixth of them.
+const maxAtoms = 1 << 21
+
+// collected is what was read of a file: the C-alpha atoms of the model that is wanted.
+type collected struct {
+	model  int         // that is wanted
+	any    bool        // none is wanted more than others: it is that of the first atom
+	models map[int]int // atoms by model
+	atoms  []atom
+	most   int // of them
+	names  map[string]string // of residues, chains and insertions, once each
+}
+
+func newCollected(model int) *collected {
+	return &collected{model: model, any: model == 0, most: maxAtoms, models: make(map[int]int), names: make(map[string]string)}
+}
+
+// name is a text of a file, apart from the memory of that.
+func (c *collected) name(text []byte) string {
+	if s, ok := c.names[string(text)]; ok {
+		return s
 	}
-	return out
+	s := string(text)
+	c.names[s] = s
+	return s
+}
+
+// add takes an atom of a model.
+func (c *collected) add(model int, a *atom) error {
+	c.models[model]++
+	if c.any {
+		c.model, c.any = model, false
+	}
+	if model != c.model {
+		return nil
+	}
+	if len(c.atoms) == c.most {
+		return fmt.Errorf("more than %d C-alpha atoms; cut the file into smaller ones", c.most)
+	}
+	c.atoms = append(c.atoms, *a)
+	return nil
+}
+
+// residues makes residues of the atoms: of alternate locations the one that is occupied most.
+// Those need not follow each other.
+func (c *collected) residues() ([]Residue, error) {
+	switch {
+	case len(c.models) == 0:
+		return nil, fmt.Errorf("no C-alpha atom; give a protein in the PDB or mmCIF format: %w", ErrStructure)
+	case len(c.atoms) == 0:
+		return nil, fmt.Errorf("no model %d; the file has %s: %w", c.model, span(slices.Collect(maps.Keys(c.models))), ErrStructure)
+	}
+	type place struct {
+		at        int // in out
+		occupancy float64
+	}
+	places := make(map[residueKey]place)
+	out := make([]Residue, 0, len(c.atoms))
+	for _, a := range c.atoms {
+		before, ok := places[a.key()]
+		switch {
+		case !ok || !a.alternate:
+			places[a.key()] = place{len(out), a.occupancy}
+			out = append(out, a.Residue)
+		case a.occupancy > before.occupancy:
+			places[a.key()] = place{before.at, a.occupancy}
+			out[before.at] = a.Residue
+		}
+	}
+	return out, nil
 }
 
 // number reads a number of a file. The decimal forms alone are allowed: neither NaN nor
@@ -137,27 +193,12 @@ func number(s string) (float64, bool) {
 	return v, err == nil && !math.IsInf(v, 0)
 }
 
-// modelsOf picks a model out of those that a file has.
-func modelsOf(models map[int][]Residue, order []int, model int) ([]Residue, error) {
-	if len(order) == 0 {
-		return nil, fmt.Errorf("no C-alpha atom; give a protein in the PDB or mmCIF format: %w", ErrStructure)
-	}
-	if model == 0 {
-		model = order[0]
-	}
-	residues, ok := models[model]
-	if !ok {
-		return nil, fmt.Errorf("no model %d; the file has %s: %w", model, span(order), ErrStructure)
-	}
-	return residues, nil
-}
-
 // span names the models of a file in few words.
-func span(order []int) string {
-	if len(order) == 1 {
-		return fmt.Sprintf("model %d", order[0])
+func span(models []int) string {
+	if len(models) == 1 {
+		return fmt.Sprintf("model %d", models[0])
 	}
-	return fmt.Sprintf("%d models, %d to %d", len(order), slices.Min(order), slices.Max(order))
+	return fmt.Sprintf("%d models, %d to %d", len(models), slices.Min(models), slices.Max(models))
 }
 
 // modified are modified amino acids that older files have as HETATM without naming them in
@@ -166,84 +207,70 @@ var modified = map[string]bool{"MSE": true}
 
 // pdbFile is what has been read of a file in the PDB format.
 type pdbFile struct {
-	model     int
-	within    bool // between MODEL and ENDMDL
-	modified  map[string]bool
-	atoms     []atom
-	alternate []bool
-	models    map[int][]Residue
-	order     []int
-	header    bool
-	ended     bool
+	*collected
+	at       int  // the model of the position
+	within   bool // between MODEL and ENDMDL
+	modified map[string]bool
+	header   bool
+	ended    bool
 }
 
 // readPDB reads the C-alpha atoms of a model in the PDB format.
 func readPDB(text []byte, model int) ([]Residue, error) {
-	f := pdbFile{model: 1, modified: make(map[string]bool), models: make(map[int][]Residue)}
+	f := pdbFile{collected: newCollected(model), at: 1, modified: make(map[string]bool)}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, 1<<16)
 	for at := 1; lines.Scan(); at++ {
-		if err := f.line(strings.TrimRight(lines.Text(), "\r")); err != nil {
+		if err := f.line(bytes.TrimRight(lines.Bytes(), "\r")); err != nil {
 			return nil, fmt.Errorf("line %d: %w: %w", at, err, ErrStructure)
 		}
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("a line of more than 65,536 bytes is in no structure file: %w", ErrStructure)
 	}
-	f.flush()
 	switch {
 	case f.within:
-		return nil, fmt.Errorf("it ends within model %d, so it is cut off; fetch it again: %w", f.model, ErrStructure)
+		return nil, fmt.Errorf("it ends within model %d, so it is cut off; fetch it again: %w", f.at, ErrStructure)
 	case f.header && !f.ended:
 		return nil, fmt.Errorf("it has a HEADER and no END, so it is cut off; fetch it again: %w", ErrStructure)
 	}
-	return modelsOf(f.models, f.order, model)
-}
-
-// flush ends a model.
-func (f *pdbFile) flush() {
-	if len(f.atoms) == 0 {
-		return
-	}
-	if f.models[f.model] == nil {
-		f.order = append(f.order, f.model)
-	}
-	f.models[f.model] = append(f.models[f.model], residuesOf(f.atoms, f.alternate)...)
-	f.atoms, f.alternate = f.atoms[:0], f.alternate[:0]
+	return f.residues()
 }
 
 // line takes one line of a file.
-func (f *pdbFile) line(l string) error {
+func (f *pdbFile) line(l []byte) error {
 	record := l
 	if len(l) > 6 {
 		record = l[:6]
 	}
-	switch strings.TrimRight(record, " ") {
+	switch string(bytes.TrimRight(record, " ")) {
 	case "HEADER":
 		f.header = true
 	case "END":
 		f.ended = true
 	case "MODRES":
 		if len(l) >= 15 {
-			f.modified[strings.TrimSpace(l[12:15])] = true
+			f.modified[string(bytes.TrimSpace(l[12:15]))] = true
 		}
 	case "MODEL":
-		f.flush()
-		n, err := strconv.Atoi(strings.TrimSpace(l[len("MODEL"):]))
+		name := string(bytes.TrimSpace(l[len("MODEL"):]))
+		n, err := strconv.Atoi(name)
 		if err != nil || n < 0 {
-			return fmt.Errorf("%q is not the number of a model", strings.TrimSpace(l[len("MODEL"):]))
+			return fmt.Errorf("%q is not the number of a model", name)
 		}
-		if f.models[n] != nil {
+		if f.models[n] > 0 {
 			return fmt.Errorf("model %d begins a second time", n)
 		}
-		f.model, f.within = n, true
+		f.at, f.within = n, true
 	case "ENDMDL":
-		f.flush()
 		f.within = false
 	case "ATOM":
 		return f.atom(l)
 	case "HETATM":
-		if len(l) >= 20 && (f.modified[strings.TrimSpace(l[17:20])] || modified[strings.TrimSpace(l[17:20])]) {
+		if len(l) < 20 {
+			return nil
+		}
+		if name := bytes.TrimSpace(l[17:20]); f.modified[string(name)] || modified[string(name)] {
 			return f.atom(l)
 		}
 	}
@@ -251,38 +278,37 @@ func (f *pdbFile) line(l string) error {
 }
 
 // atom takes the line of an atom, in its 80 columns.
-func (f *pdbFile) atom(l string) error {
+func (f *pdbFile) atom(l []byte) error {
 	if len(l) < 54 {
 		return fmt.Errorf("an atom's record ends before its coordinates in columns 31 to 54")
 	}
-	if l[12:16] != " CA " {
+	if string(l[12:16]) != " CA " {
 		return nil
 	}
-	a := atom{occupancy: 1}
-	a.Name, a.Chain, a.Insertion = strings.TrimSpace(l[17:20]), strings.TrimSpace(l[21:22]), strings.TrimSpace(l[26:27])
+	a := atom{occupancy: 1, alternate: l[16] != ' '}
+	a.Name, a.Chain, a.Insertion = f.name(bytes.TrimSpace(l[17:20])), f.name(bytes.TrimSpace(l[21:22])), f.name(bytes.TrimSpace(l[26:27]))
 	if a.Chain == "" {
 		a.Chain = "_"
 	}
 	var ok bool
-	if a.Number, ok = residueNumber(l[22:26]); !ok {
+	if a.Number, ok = residueNumber(string(l[22:26])); !ok {
 		return fmt.Errorf("%q in columns 23 to 26 is not the number of a residue", l[22:26])
 	}
 	for k, to := range []*float64{&a.X, &a.Y, &a.Z} {
 		c := 30 + 8*k
-		if *to, ok = number(l[c : c+8]); !ok || math.Abs(*to) > maxCoordinate {
+		if *to, ok = number(string(l[c : c+8])); !ok || math.Abs(*to) > maxCoordinate {
 			return fmt.Errorf("%q in columns %d to %d is not a coordinate", l[c:c+8], c+1, c+8)
 		}
 	}
 	for k, to := range []*float64{&a.occupancy, &a.B} {
 		c := 54 + 6*k
-		if s := strings.TrimSpace(l[min(c, len(l)):min(c+6, len(l))]); s != "" {
-			if *to, ok = number(s); !ok {
+		if s := bytes.TrimSpace(l[min(c, len(l)):min(c+6, len(l))]); len(s) > 0 {
+			if *to, ok = number(string(s)); !ok {
 				return fmt.Errorf("%q in columns %d to %d is not a number", s, c+1, c+6)
 			}
 		}
 	}
-	f.atoms, f.alternate = append(f.atoms, a), append(f.alternate, l[16] != ' ')
-	return nil
+	return f.add(f.at, &a)
 }
 
 // residueNumber reads the four columns of a residue's number, in decimal or, beyond 9,999, in

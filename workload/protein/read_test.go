@@ -222,7 +222,7 @@ func TestNear(t *testing.T) {
 			}
 		}
 	}
-	if got := Near(xyz, 9); !slices.Equal(got, want) {
+	if got := slices.Collect(Near(xyz, 9)); !slices.Equal(got, want) {
 		t.Errorf("%d pairs, want %d", len(got), len(want))
 	}
 }
@@ -252,4 +252,80 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Alternate locations of a residue count as one wherever in the file they are, and one without
+// a letter is one of them.
+func TestAlternate(t *testing.T) {
+	line := func(letter string, number int, x, occupancy float64) string {
+		return fmt.Sprintf("ATOM      1  CA %sALA A%4d    %8.3f   0.000   0.000%6.2f  0.00\n", letter, number, x, occupancy)
+	}
+	for name, text := range map[string]string{
+		"apart":         line("A", 1, 0, 0.4) + line("A", 2, 4, 0.6) + line("B", 1, 1, 0.6) + line("B", 2, 5, 0.4),
+		"together":      line("A", 1, 0, 0.4) + line("B", 1, 1, 0.6) + line("A", 2, 4, 0.6) + line("B", 2, 5, 0.4),
+		"first unnamed": line(" ", 1, 0, 0.4) + line("B", 1, 1, 0.6) + line("A", 2, 4, 0.6) + line("B", 2, 5, 0.4),
+		"equal":         line("A", 1, 1, 0.5) + line("B", 1, 0, 0.5) + line("A", 2, 4, 0.5) + line("C", 2, 5, 0.5),
+	} {
+		s, err := Read(strings.NewReader(text), Select{})
+		if err != nil || s.Len() != 2 || s.Residues[0].X != 1 || s.Residues[1].X != 4 {
+			t.Errorf("%s: %v, %v", name, s, err)
+		}
+	}
+}
+
+// Of many models one is kept, whichever number the first has.
+func TestManyModels(t *testing.T) {
+	var b strings.Builder
+	for m := range 50 {
+		fmt.Fprintf(&b, "MODEL     %4d\nATOM      1  CA  ALA A   1    %8.3f   0.000   0.000\nENDMDL\n", m, float64(m))
+	}
+	for _, model := range []int{0, 1, 49} {
+		c := newCollected(model)
+		f := pdbFile{collected: c, at: 1, modified: make(map[string]bool)}
+		for line := range strings.Lines(b.String()) {
+			if err := f.line([]byte(strings.TrimSuffix(line, "\n"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, err := c.residues(); err != nil || len(c.atoms) != 1 || r[0].X != float64(model) {
+			t.Errorf("model %d: %d atoms, %v, %v", model, len(c.atoms), r, err)
+		}
+	}
+}
+
+// A file with more atoms than any structure has is refused before all are kept.
+func TestTooManyAtoms(t *testing.T) {
+	c := newCollected(0)
+	c.most = 3
+	for i := range 4 {
+		if err := c.add(1, new(atom)); (err != nil) != (i == 3) || err != nil && !strings.Contains(err.Error(), "more than 3 C-alpha atoms") {
+			t.Error(i, err)
+		}
+	}
+	if err := c.add(2, new(atom)); err != nil {
+		t.Error(err) // of another model
+	}
+}
+
+// An error names some of many chains, and finds them in little time.
+func TestManyChains(t *testing.T) {
+	residues := make([]Residue, 100_000)
+	for i := range residues {
+		residues[i].Chain = fmt.Sprint("C", i)
+	}
+	_, err := pick(residues, "none")
+	if want := "the file has chains C0, C1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13, C14, C15, C16, C17, C18, C19 and 99980 more"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+	if got, err := pick(residues, "C7,C99999"); err != nil || len(got) != 2 || got[1].Chain != "C99999" {
+		t.Error(got, err)
+	}
+}
+
+// Beads that are all in one place are seen to be so by the first two.
+func TestNearStops(t *testing.T) {
+	for range Near(make([]float64, 3*(1<<16)), nearest) {
+		return
+	}
+	t.Error("no pair")
 }

@@ -3,6 +3,7 @@ package protein
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -33,6 +34,14 @@ type Residue struct {
 func (r Residue) String() string {
 	return fmt.Sprintf("%s %s %d%s", r.Name, r.Chain, r.Number, r.Insertion)
 }
+
+// residueKey tells the residues of a structure apart.
+type residueKey struct {
+	chain, insertion string
+	number           int
+}
+
+func (r Residue) key() residueKey { return residueKey{r.Chain, r.Insertion, r.Number} }
 
 // Structure is a C-alpha trace: the residues of one or more chains in order.
 type Structure struct {
@@ -91,43 +100,48 @@ type Contact struct {
 // Contacts are the pairs of residues nearer than a cutoff in angstrom whose numbers differ by
 // span or more, in the order of I and then J. Residues of different chains count with any span.
 func (s *Structure) Contacts(cutoff float64, span int) []Contact {
-	pairs := Near(s.Coordinates(), cutoff)
-	out := pairs[:0]
-	for _, c := range pairs {
+	var out []Contact
+	for c := range Near(s.Coordinates(), cutoff) {
 		if c.J-c.I >= span || s.Residues[c.I].Chain != s.Residues[c.J].Chain {
 			out = append(out, c)
 		}
 	}
-	return slices.Clip(out)
+	return out
 }
 
 // Near are all pairs of beads nearer than a cutoff, in the order of I and then J. Coordinates
 // are x, y and z of each bead.
-func Near(xyz []float64, cutoff float64) []Contact {
-	n := len(xyz) / 3
-	var out []Contact
-	add := func(i, j int) {
-		if d2 := distance2(xyz, i, j); d2 < cutoff*cutoff {
-			out = append(out, Contact{i, j, math.Sqrt(d2)})
+func Near(xyz []float64, cutoff float64) iter.Seq[Contact] {
+	return func(yield func(Contact) bool) {
+		n := len(xyz) / 3
+		pair := func(i, j int) bool {
+			d2 := distance2(xyz, i, j)
+			return !(d2 < cutoff*cutoff) || yield(Contact{i, j, math.Sqrt(d2)})
 		}
-	}
-	if n < 256 {
+		var in *cells
+		if n >= 256 {
+			in = newCells(xyz, cutoff)
+		}
+		if in == nil || len(in.at) <= 27 { // a cube and those around it, which are most of the pairs
+			for i := range n {
+				for j := i + 1; j < n; j++ {
+					if !pair(i, j) {
+						return
+					}
+				}
+			}
+			return
+		}
+		var around []int
 		for i := range n {
-			for j := i + 1; j < n; j++ {
-				add(i, j)
+			around = in.behind(around[:0], xyz, i)
+			for _, j := range around {
+				if !pair(i, j) {
+					return
+				}
 			}
 		}
-		return out
 	}
-	cells := newCells(xyz, cutoff)
-	var around []int
-	for i := range n {
-		around = cells.behind(around[:0], xyz, i)
-		for _, j := range around {
-			add(i, j)
-		}
-	}
-	return out
 }
 
 // cells are the beads of a conformation by cubes of space.
@@ -170,37 +184,40 @@ func (c *cells) behind(dst []int, xyz []float64, i int) []int {
 
 // check sees that residues are apart from each other and not twice the same.
 func (s *Structure) check() error {
-	type key struct {
-		chain, insertion string
-		number           int
-	}
-	seen := make(map[key]bool)
+	seen := make(map[residueKey]bool)
 	begun := make(map[string]bool)
 	for i, r := range s.Residues {
 		if i > 0 && r.Chain != s.Residues[i-1].Chain && begun[r.Chain] {
 			return fmt.Errorf("protein: %s: chain %s goes on after another has begun; keep the residues of a chain together: %w", s.Name, r.Chain, ErrStructure)
 		}
 		begun[r.Chain] = true
-		k := key{r.Chain, r.Insertion, r.Number}
-		if seen[k] {
+		if seen[r.key()] {
 			return fmt.Errorf("protein: %s: residue %s is there twice; of several models each needs MODEL and ENDMDL: %w", s.Name, r, ErrStructure)
 		}
-		seen[k] = true
+		seen[r.key()] = true
 	}
-	for _, c := range Near(s.Coordinates(), nearest) {
+	for c := range Near(s.Coordinates(), nearest) {
 		return fmt.Errorf("protein: %s: residues %s and %s are %.3g angstrom apart, which clashes; give coordinates at least %g apart: %w",
 			s.Name, s.Residues[c.I], s.Residues[c.J], c.Distance, nearest, ErrStructure)
 	}
 	return nil
 }
 
-// chains names the chains of residues, in order.
+// maxNamed is the number of chains that an error names.
+const maxNamed = 20
+
+// chains names the chains of residues, in order, the first of them where there are many.
 func chains(residues []Residue) string {
 	var names []string
+	known := make(map[string]bool)
 	for _, r := range residues {
-		if !slices.Contains(names, r.Chain) {
+		if !known[r.Chain] {
+			known[r.Chain] = true
 			names = append(names, r.Chain)
 		}
+	}
+	if more := len(names) - maxNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
 	}
 	return strings.Join(names, ", ")
 }
@@ -215,12 +232,23 @@ func pick(residues []Residue, chain string) ([]Residue, error) {
 	if chain == "" {
 		names = []string{residues[0].Chain}
 	}
+	found := make(map[string]bool)
 	for _, n := range names {
-		if !slices.ContainsFunc(residues, func(r Residue) bool { return r.Chain == n }) {
+		found[n] = false
+	}
+	kept := residues[:0:0]
+	for _, r := range residues {
+		if _, wanted := found[r.Chain]; wanted {
+			found[r.Chain] = true
+			kept = append(kept, r)
+		}
+	}
+	for _, n := range names {
+		if !found[n] {
 			return nil, fmt.Errorf("no C-alpha atom in chain %q; the file has chains %s: %w", n, chains(residues), ErrStructure)
 		}
 	}
-	return slices.DeleteFunc(residues, func(r Residue) bool { return !slices.Contains(names, r.Chain) }), nil
+	return kept, nil
 }
 
 // distance2 is the square of the distance of two beads.

@@ -101,7 +101,7 @@ func (r *Run) Contacts() []Reached {
 		for k := range x {
 			x[k] = float64(r.trace[3*n*f+k])
 		}
-		for _, c := range protein.Near(x, protein.ContactDistance) {
+		for c := range protein.Near(x, protein.ContactDistance) {
 			if at := [2]int{c.I, c.J}; !native[at] && r.model.Interact(c.I, c.J) {
 				count[at]++
 			}

@@ -110,7 +110,7 @@ func neighbours(xyz []float64, cutoff float64, within func(d float64) bool) ([][
 	for i := range near {
 		near[i] = append(near[i], uint32(i))
 	}
-	for _, c := range protein.Near(xyz, math.Nextafter(cutoff, math.Inf(1))) {
+	for c := range protein.Near(xyz, math.Nextafter(cutoff, math.Inf(1))) {
 		if c.Distance == 0 {
 			return nil, fmt.Errorf("network: beads %d and %d are in the same place: %w: remove one", c.I, c.J, ErrNetwork)
 		}

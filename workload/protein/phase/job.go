@@ -90,7 +90,7 @@ func newJob(c Config, s *protein.Structure) (*Job, error) {
 			return nil, fmt.Errorf("phase: %s: a coordinate of residue %d is %v: %w: coordinates must be finite", s.Name, i/3, x, ErrConfig)
 		}
 	}
-	for _, near := range protein.Near(j.beads, nearest) {
+	for near := range protein.Near(j.beads, nearest) {
 		return nil, fmt.Errorf("phase: %s: residues %d and %d are %.3g Å apart: %w: states need %g", s.Name, near.I, near.J, near.Distance, ErrConfig, nearest)
 	}
 	for _, r := range s.Residues {
