@@ -148,6 +148,7 @@ func TestRejects(t *testing.T) {
 		"no degree has":    {Problem: enumerative.Hypersurface, K: 3, N: 7},
 		"with degree 3":    {Problem: enumerative.Hypersurface, K: 2, N: 4, Degree: 4},
 		"with degree 3 ":   {Problem: enumerative.Hypersurface, K: 2, N: 4, Degree: -1},
+		"at most 1024":     {Problem: enumerative.Hypersurface, K: 1, N: 2, Degree: 1 << 40},
 		"has a degree":     {Problem: enumerative.Degree, K: 2, N: 4, Degree: 3},
 		"has classes":      {Problem: enumerative.Degree, K: 2, N: 4, Classes: [][]int{{1}}},
 		"0 classes":        {Problem: enumerative.Schubert, K: 2, N: 4},

@@ -102,6 +102,8 @@ func (c Config) Validate() error {
 		return wrong("Gr(%d,%d) has %d fixed points", c.K, c.N, c.points(), fmt.Sprintf("at most %d are taken; make n smaller", maxPoints))
 	case c.Problem != Hypersurface && c.Degree != 0:
 		return wrong("degree %d of problem %s", c.Degree, c.Problem, "only "+Hypersurface+" has a degree")
+	case c.Degree > maxForms: // of points on a line any degree has finitely many
+		return wrong("degree %d", c.Degree, fmt.Sprintf("it must be at most %d", maxForms))
 	case c.Problem != Schubert && len(c.Classes) > 0:
 		return wrong("%d classes of problem %s", len(c.Classes), c.Problem, "only "+Schubert+" has classes")
 	}
