@@ -4,6 +4,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -81,10 +82,11 @@ func (o Order) Job(ctx context.Context) (workload.Job, error) {
 	}
 	var made workload.Job
 	err := terminal.Abandonable(ctx, func() (err error) {
-		if made, err = o.make(); err != nil {
-			return terminal.Usage(err)
+		made, err = o.make()
+		if err == nil || errors.Is(err, host.ErrMemory) {
+			return err
 		}
-		return nil
+		return terminal.Usage(err)
 	})
 	if err != nil {
 		return nil, err // and made may still be written

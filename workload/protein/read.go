@@ -119,7 +119,7 @@ type collected struct {
 	any    bool        // none is wanted more than others: it is that of the first atom
 	models map[int]int // atoms by model
 	atoms  []atom
-	most   int // of them
+	most   int               // of them
 	names  map[string]string // of residues, chains and insertions, once each
 }
 

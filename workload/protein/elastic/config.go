@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/workload/protein"
 	"github.com/weft-run/weft/workload/protein/network"
 )
@@ -47,8 +48,12 @@ const defaultModes = 20
 // to 3000 residues have their 20 slowest modes after fewer.
 var mostSteps = map[string]int{Gaussian: 600, Anisotropic: 1500}
 
-// spareSteps is how many modes of equal eigenvalues are expected at most.
-const spareSteps = 4
+// spareSteps is how many modes of equal eigenvalues are expected at most. Of few modes all may
+// be equal: smallNetwork is how many are few.
+const (
+	spareSteps   = 4
+	smallNetwork = 8
+)
 
 // maxSteps bounds the memory, which is a vector for each step.
 const maxSteps = 20_000
@@ -110,22 +115,34 @@ func (c Config) steps(residues int) int {
 	if c.Steps > 0 {
 		return min(c.Steps, 2*modes)
 	}
-	return min(mostSteps[c.Network], modes+min(modes, spareSteps))
+	if modes <= smallNetwork {
+		return 2 * modes
+	}
+	return min(mostSteps[c.Network], modes+spareSteps)
 }
 
-// Bytes is the host memory that the job of a helix takes at most: the matrix, a vector for
-// each step, and its sums. Residues of a file are unknown before it is read and not counted.
+// Bytes is the host memory that the job of a helix takes at most. Residues of a file and their
+// neighbours are unknown before it is read; New counts them.
 func (c Config) Bytes() float64 {
 	c = c.withDefaults()
-	n, each := float64(c.Residues), float64(c.perResidue())
-	near := min(2*math.Floor(c.Cutoff/helixRise)+1, n)
+	n := float64(c.Residues)
+	pairs := n * min(math.Floor(c.Cutoff/helixRise), n)
 	if c.Residues > math.MaxInt/8 { // no steps are counted: rows alone are too many
-		return n * each * (12*near*each + 100)
+		return 24*pairs + 100*n
 	}
-	steps := float64(c.steps(c.Residues))
-	rows := n*each + float64(blockRows(c.Residues*c.perResidue()))
-	blocks := rows / float64(blockRows(c.Residues*c.perResidue()))
-	return n*each*near*each*12 + rows*(8*(steps+float64(c.zeros()))+32) + blocks*8*(4*steps+16)
+	return c.bytes(c.Residues, pairs)
+}
+
+// bytes is the host memory of a network of some residues with some pairs of neighbours: lists of
+// those, which may have twice the room they need, the matrix, and a vector for each step, once more
+// for the check, with its sums.
+func (c Config) bytes(residues int, pairs float64) float64 {
+	n, each := residues*c.perResidue(), float64(c.perResidue())
+	entries := 2*pairs + float64(residues)
+	steps, block := float64(c.steps(residues)), blockRows(n)
+	blocks := float64((n + block - 1) / block)
+	rows := blocks * float64(block)
+	return 8*entries + 12*entries*each*each + rows*(16*(steps+float64(c.zeros()))+32) + blocks*8*(4*steps+16)
 }
 
 // helixRise is the rise of a helix for each residue in angstrom.
@@ -139,6 +156,9 @@ func (c Config) open() (*protein.Structure, error) {
 	return protein.Open(c.Structure, c.Select)
 }
 
+// enough is host.Enough, but for tests.
+var enough = host.Enough
+
 // matrix returns the network's matrix and the vectors that it maps to zero.
 func (c Config) matrix(s *protein.Structure) (*network.Matrix, [][]float64, error) {
 	fail := func(err error) (*network.Matrix, [][]float64, error) {
@@ -148,6 +168,16 @@ func (c Config) matrix(s *protein.Structure) (*network.Matrix, [][]float64, erro
 		return fail(fmt.Errorf("it has %d residues; there must be 4", s.Len()))
 	}
 	xyz := s.Coordinates()
+	if s.Len() <= network.MaxBeads { // or network says that there are too many
+		pairs := 0
+		for range protein.Near(xyz, c.Cutoff) {
+			pairs++
+		}
+		what := fmt.Sprintf("elastic: a network of %d residues and %d springs", s.Len(), pairs)
+		if err := enough(what, int64(c.bytes(s.Len(), float64(pairs)))); err != nil {
+			return nil, nil, err
+		}
+	}
 	springs, err := network.Kirchhoff(xyz, c.Cutoff)
 	if err != nil {
 		return fail(err)

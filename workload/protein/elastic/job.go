@@ -41,7 +41,7 @@ func blockRows(rows int) int {
 	if rows <= 4096 {
 		return 16
 	}
-	return 64
+	return maxBlock
 }
 
 // New reads or makes the structure and its network.

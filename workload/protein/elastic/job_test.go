@@ -90,7 +90,7 @@ func TestJobModes(t *testing.T) {
 // two residues are joined, and every eigenvalue is the number of residues.
 func TestJobEqual(t *testing.T) {
 	rt := workloadtest.Open(t, 2, elastic.Funcs())
-	for _, n := range []int{4, 5} {
+	for _, n := range []int{4, 5, 7} {
 		j := run(t, rt, elastic.Config{Residues: n})
 		got, err := j.Modes()
 		if err != nil || len(got.Values) != n-1 {
@@ -102,14 +102,30 @@ func TestJobEqual(t *testing.T) {
 			}
 		}
 	}
-	// Seven residues have six equal modes, for which a job has too few steps and a call enough.
-	few := run(t, rt, elastic.Config{Residues: 7})
+	// Of six equal modes too few steps find some, and the check says that it does not see the others.
+	few := run(t, rt, elastic.Config{Residues: 7, Steps: 4})
 	if _, err := few.Modes(); !errors.Is(err, elastic.ErrUnfinished) {
 		t.Errorf("seven residues in %s: error %v", few.Name(), err)
+	}
+	if missing := few.Misses()[1]; missing.Chance != 1 {
+		t.Errorf("too few steps: %s has chance %v", missing.What, missing.Chance)
+	}
+	if missing := run(t, rt, elastic.Config{Residues: 7}).Misses()[1]; missing.Chance != 0 {
+		t.Errorf("enough steps: %s has chance %v", missing.What, missing.Chance)
 	}
 	got, err := elastic.Of(t.Context(), rt, protein.Helix(7), elastic.Config{})
 	if err != nil || len(got.Values) != 6 || math.Abs(got.Values[5]-7) > 1e-12 {
 		t.Errorf("seven residues: modes %v, error %v", got, err)
+	}
+}
+
+// A cutoff at which parts of a structure can move for nothing is a mistake of the caller, and the
+// result no wrong one.
+func TestJobLoose(t *testing.T) {
+	rt := workloadtest.Open(t, 2, elastic.Funcs())
+	j := run(t, rt, elastic.Config{Structure: "1CRN", Network: elastic.Anisotropic, Cutoff: 5})
+	if err := j.Unfinished(); !errors.Is(err, elastic.ErrConfig) || !strings.Contains(err.Error(), "raise the cutoff") {
+		t.Error(err)
 	}
 }
 

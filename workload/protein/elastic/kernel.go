@@ -99,8 +99,8 @@ func need(p params) (n signature.Need, err error) {
 		return n, err
 	}
 	switch {
-	case p.block%lanes != 0:
-		return n, fmt.Errorf("blocks of %d rows: it must be a multiple of %d", p.block, lanes)
+	case p.block%lanes != 0 || p.block > maxBlock:
+		return n, fmt.Errorf("blocks of %d rows: it must be a multiple of %d, at most %d", p.block, lanes, maxBlock)
 	case p.count > p.width:
 		return n, fmt.Errorf("%d vectors where there is room for %d", p.count, p.width)
 	case p.first+p.blocks > p.all:
@@ -227,6 +227,9 @@ func total(h, sums []float64, p params) {
 		}
 	}
 }
+
+// maxBlock is the largest number of rows of a block: kernels for GPUs have a thread for each.
+const maxBlock = 64
 
 // lanes is the number of sums that a dot product is made of, in any kernel.
 const lanes = 8

@@ -1,9 +1,12 @@
 package elastic
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/weft-run/weft/internal/host"
 )
 
 // Kernels of all widths give the same bits.
@@ -59,4 +62,39 @@ func sets() []kernelSet {
 		out = append(out, k)
 	}
 	return out
+}
+
+// A network that needs more memory than there is is refused before it is made, and what it is
+// said to need holds it.
+func TestMemory(t *testing.T) {
+	defer func() { enough = host.Enough }()
+	refused := errors.New("too little")
+	var need int64
+	for _, c := range []Config{{Structure: "1UBI", Cutoff: 1000}, {Structure: "1UBI", Network: Anisotropic}, {Residues: 300, Cutoff: 30}} {
+		enough = func(_ string, bytes int64) error { need = bytes; return nil }
+		j, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := 12*len(j.matrix.Values) + 16*len(j.basis) + 8*(len(j.squares)+len(j.diagonal)+len(j.vector))
+		if need < int64(held) || need > int64(2*held) {
+			t.Errorf("%s: said to need %d bytes, holds %d", j.Name(), need, held)
+		}
+		if c.Residues > 0 && c.Bytes() < float64(need) {
+			t.Errorf("%s: %v bytes for the helix, %d when it is made", j.Name(), c.Bytes(), need)
+		}
+		enough = func(string, int64) error { return refused }
+		if _, err := New(c); !errors.Is(err, refused) {
+			t.Errorf("%s: %v", j.Name(), err)
+		}
+	}
+}
+
+// Blocks of more rows than kernels for GPUs have threads are refused.
+func TestBlocks(t *testing.T) {
+	for block, ok := range map[int]bool{8: true, 64: true, 72: false, 128: false, 12: false} {
+		if _, err := need(params{block: block, blocks: 1, all: 1, width: 1, count: 1}); (err == nil) != ok {
+			t.Errorf("blocks of %d rows: %v", block, err)
+		}
+	}
 }

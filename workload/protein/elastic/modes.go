@@ -111,9 +111,10 @@ func (j *Job) moreSteps() int {
 	return min(2*j.steps, 2*(j.matrix.Rows()-j.zeros), maxSteps)
 }
 
-// Unfinished is the error of Modes if fewer modes than were asked for converged in the last run.
+// Unfinished is the error of Modes if fewer modes than were asked for converged in the last run, or
+// if the network has modes that cost nothing, which its cutoff makes.
 func (j *Job) Unfinished() error {
-	if _, err := j.Modes(); errors.Is(err, ErrUnfinished) {
+	if _, err := j.Modes(); errors.Is(err, ErrUnfinished) || errors.Is(err, ErrConfig) {
 		return err
 	}
 	return nil

@@ -144,8 +144,18 @@ func Contacts(xyz []float64, cutoff float64) (*Matrix, error) {
 	return laplacian(near), nil
 }
 
+// newMatrix is a matrix without rows yet, with room for those of some neighbours and so many
+// rows and columns of each.
+func newMatrix(near [][]uint32, each int) *Matrix {
+	entries := 0
+	for _, row := range near {
+		entries += each * each * len(row)
+	}
+	return &Matrix{Starts: make([]uint32, 1, each*len(near)+1), Columns: make([]uint32, 0, entries), Values: make([]float64, 0, entries)}
+}
+
 func laplacian(near [][]uint32) *Matrix {
-	m := &Matrix{Starts: []uint32{0}}
+	m := newMatrix(near, 1)
 	for i, row := range near {
 		for _, j := range row {
 			m.Columns = append(m.Columns, j)
@@ -169,7 +179,7 @@ func Hessian(xyz []float64, cutoff float64) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Matrix{Starts: []uint32{0}}
+	m := newMatrix(near, 3)
 	for i, row := range near {
 		var own [3][3]float64
 		blocks := make([][3][3]float64, len(row))

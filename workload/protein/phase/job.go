@@ -8,6 +8,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
@@ -17,7 +18,7 @@ import (
 // no phase states.
 var ErrConfig = errors.New("bad phase states")
 
-// maxResidues bounds the memory, which is 32 bytes for each pair.
+// maxResidues bounds the memory, which is 48 bytes for each pair.
 const maxResidues = 20_000
 
 // maxTime bounds the phases, in picoseconds: larger ones lose digits.
@@ -46,12 +47,17 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Bytes is the host memory that the job of a helix takes: waves and states. Residues of a file
-// are unknown before it is read and not counted.
-func (c Config) Bytes() float64 {
-	n := float64(c.Residues)
-	return 16*n*(n+lanes) + 16*n*n + 48*n
+// Bytes is the host memory that the job of a helix takes: waves and states, and waves once more
+// for its check. Residues of a file are unknown before it is read; New counts them.
+func (c Config) Bytes() float64 { return bytes(c.Residues) }
+
+func bytes(residues int) float64 {
+	n := float64(residues)
+	return 16*n*(n+lanes) + 32*n*n + 48*n
 }
+
+// enough is host.Enough, but for tests.
+var enough = host.Enough
 
 // Job is the phase states of one structure. Its rows are dealt out.
 type Job struct {
@@ -64,7 +70,7 @@ type Job struct {
 	picked    sample // of the last Check
 }
 
-// New reads or makes the structure.
+// New reads or makes the structure. It errs where that needs more memory than is available.
 func New(c Config) (*Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -83,6 +89,9 @@ func newJob(c Config, s *protein.Structure) (*Job, error) {
 	n := s.Len()
 	if n < 2 || n > maxResidues {
 		return nil, fmt.Errorf("phase: %s has %d residues: %w: there must be 2 to %d", s.Name, n, ErrConfig, maxResidues)
+	}
+	if err := enough(fmt.Sprintf("phase: states of %d residues", n), int64(bytes(n))); err != nil {
+		return nil, err
 	}
 	j := &Job{c: c, structure: s, stride: (n + lanes - 1) / lanes * lanes, beads: s.Coordinates(), states: make([]complex128, n*n)}
 	for i, x := range j.beads {

@@ -1,9 +1,12 @@
 package phase
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/weft-run/weft/internal/host"
 )
 
 // sets returns the kernels that this machine has, Go's first.
@@ -56,5 +59,19 @@ func BenchmarkProduct(b *testing.B) {
 			}
 			b.ReportMetric(8*n*together*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 		})
+	}
+}
+
+// States that need more memory than there is are refused before they are made.
+func TestMemory(t *testing.T) {
+	defer func() { enough = host.Enough }()
+	refused := errors.New("too little")
+	var need int64
+	enough = func(_ string, bytes int64) error { need = bytes; return refused }
+	if _, err := New(Config{Structure: "1UBI"}); !errors.Is(err, refused) || need < 48*76*76 {
+		t.Errorf("%v, %d bytes", err, need)
+	}
+	if c := (Config{Residues: 76}); int64(c.Bytes()) != need {
+		t.Errorf("%v bytes for the helix, %d when it is made", c.Bytes(), need)
 	}
 }
