@@ -24,8 +24,8 @@ const (
 // Check compares what was computed with the reference, which is independent of the kernels: the
 // energies and observables of all replicas after the last round, the first of its last thousand
 // steps for some replicas, and then all of those for a group of them, by the portable form of the
-// kernel: bit by bit, but where devices other than processors took part, which may be off by a
-// thousandth of an angstrom.
+// kernel: bit by bit, but where other devices than those of the cpu backend took part, which may be
+// off by a thousandth of an angstrom.
 func (r *Run) Check() error {
 	last := r.Rounds() - 1
 	if err := workload.Sweep(r.c.Replicas, func(lo, hi int) error {
@@ -59,7 +59,7 @@ func (r *Run) checkFrame(f Frame, x []float64) error {
 // checkSteps takes the steps of the last launch of a group again.
 func (r *Run) checkSteps(which int) error {
 	n := 3 * r.model.Beads()
-	tail := r.tail(r.Rounds() - 1)
+	tail := r.tail()
 	m := motion{r.c.TimeStep, r.c.Friction, r.c.Seed, uint64(r.c.Steps - tail), tail}
 	begin := func() (*group, [lanes]uint64) {
 		state := append([][lanes]float64(nil), r.last[2*n*which:2*n*(which+1)]...)
@@ -157,7 +157,7 @@ func (r *Run) reference(x, v []float64, m motion, temperature float64, replica i
 
 // Misses is what Check may not see.
 func (r *Run) Misses() []workload.Miss {
-	tail := r.tail(r.Rounds() - 1)
+	tail := r.tail()
 	return []workload.Miss{
 		{What: fmt.Sprintf("a wrong replica in the last %d steps", tail), Chance: 1 - 1/float64(r.groups)},
 		{What: "a wrong step before them", Chance: 1},

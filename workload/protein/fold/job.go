@@ -33,18 +33,25 @@ const (
 // temperature, a factor for the velocities and the number of the first step of each replica.
 var Kernel = graph.GoKernel("fold.advance", 1, lanes)
 
-// The kernels of chains that GPUs take in different ways: two replicas to a block of threads, one,
-// or one with lists of pairs in the workspace.
+// The kernels of chains that GPUs take in different ways. CUDA: two replicas to a block of threads,
+// one, or one with lists of pairs in the workspace. Vulkan: groups of so many invocations, and
+// none for long chains.
 var (
-	twoKernel  = workload.With(graph.GoKernel(Kernel.Name, 1, lanes), workload.PTX(ptx, "fold_two", 96, 1, 2))
-	oneKernel  = workload.With(graph.GoKernel(Kernel.Name, 1, lanes), workload.PTX(ptx, "fold_one", 64, 1, 1))
-	longKernel = workload.With(graph.GoKernel(Kernel.Name, 1, lanes), workload.PTX(ptx, "fold_long", 512, 1, 1))
+	twoKernel    = kernelOf(workload.PTX(ptx, "fold_two", 96, 1, 2), workload.SPIRV(spirv, "fold_48", twoBeads, 1, 1))
+	oneKernel    = kernelOf(workload.PTX(ptx, "fold_one", 64, 1, 1), workload.SPIRV(spirv, "fold_64", oneBeads, 1, 1))
+	middleKernel = kernelOf(workload.PTX(ptx, "fold_long", 512, 1, 1), workload.SPIRV(spirv, "fold_160", middleBeads, 1, 1))
+	longKernel   = kernelOf(workload.PTX(ptx, "fold_long", 512, 1, 1))
 )
 
-// The most beads that the first two take.
+func kernelOf(impls ...graph.Impl) *graph.Kernel {
+	return workload.With(graph.GoKernel(Kernel.Name, 1, lanes), impls...)
+}
+
+// The most beads that the first three take.
 const (
-	twoBeads = 48
-	oneBeads = 64
+	twoBeads    = 48
+	oneBeads    = 64
+	middleBeads = 160
 )
 
 // kernel is the kernel for a chain.
@@ -54,8 +61,22 @@ func (c counts) kernel() *graph.Kernel {
 		return twoKernel
 	case c.beads <= oneBeads:
 		return oneKernel
+	case c.beads <= middleBeads:
+		return middleKernel
 	}
 	return longKernel
+}
+
+// vulkanRounds is how many rounds all loops of an invocation have together before lavapipe ends
+// them.
+const vulkanRounds = 65_535
+
+// vulkanSteps is how many steps a launch has at most where Vulkan devices take part, by the loops
+// of fold.comp: of contacts and of all beads before the first step and behind the last, and of two
+// contacts or four beads in every step, with one that is not complete.
+func (c counts) vulkanSteps() int {
+	outside := c.beads*(c.degree+8) + c.degree + 256
+	return (vulkanRounds - outside) / (c.degree/2 + c.beads/4 + 16)
 }
 
 // workspace is the bytes that a replica of a chain takes in the workspace.

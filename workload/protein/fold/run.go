@@ -57,12 +57,13 @@ type Run struct {
 	trace  []float32                   // positions of the replica on the lowest rung after each round
 	asked  []int64                     // pairs asked to exchange, and those that did
 	best   []float64                   // positions of the frame with the lowest RMSD, and that
-	other  []int32                     // 1 once devices other than processors, which round differently, took part
+	other  []int32                     // 1 once other devices than those of the cpu backend, which round differently, took part
 
 	after    [][lanes]float64
 	observed [][seenCount][lanes]float64
-	plan     *weft.Plan
-	verified weft.Report // of all launches, what was verified of them
+	plans    map[int]*weft.Plan // by steps
+	most     int                // steps of a launch
+	verified weft.Report        // of all launches, what was verified of them
 
 	// The rounds that Rate is of: those of this process but the first, which brings kernels and
 	// tables to devices, unless it is the only one.
@@ -102,7 +103,7 @@ func newRun(c Config, s *protein.Structure) (*Run, error) {
 	if len(m.Contacts) == 0 {
 		return nil, fmt.Errorf("fold: %s has no native contacts, so nothing holds it together: %w: take a folded structure", s.Name, ErrConfig)
 	}
-	r := &Run{c: c, structure: s, model: m, name: s.Name, temperatures: c.temperatures(), groups: (c.Replicas + lanes - 1) / lanes}
+	r := &Run{c: c, structure: s, model: m, name: s.Name, temperatures: c.temperatures(), plans: make(map[int]*weft.Plan), groups: (c.Replicas + lanes - 1) / lanes}
 	r.tables, r.ints, r.reals = tablesOf(m)
 	n := 3 * m.Beads()
 	r.state, r.last, r.after = make([][lanes]float64, 2*n*r.groups), make([][lanes]float64, 2*n*r.groups), make([][lanes]float64, 2*n*r.groups)
@@ -162,14 +163,25 @@ func (r *Run) Structure() *protein.Structure { return r.structure }
 // stepsOf is the number of steps of a round.
 func (r *Run) stepsOf(round int) int { return min(r.c.Every, r.c.Steps-round*r.c.Every) }
 
-// tail is the number of steps at the end of a round that are a launch of their own, so that
-// Check can take them again from the state before: all of them but in a long last round.
-func (r *Run) tail(round int) int {
-	if n := r.stepsOf(round); round+1 < r.Rounds() || n < tailSteps {
-		return n
+// parts are the steps of the launches of a round: one, or several of as many as a launch may have.
+// The last of the last round has so few that Check can take them again from the state before.
+func (r *Run) parts(round int) []int {
+	var out []int
+	left, tail := r.stepsOf(round), 0
+	if round+1 == r.Rounds() {
+		tail = min(tailSteps, left, r.most)
 	}
-	return tailSteps
+	for left -= tail; left > 0; left -= r.most {
+		out = append(out, min(left, r.most))
+	}
+	if tail > 0 {
+		out = append(out, tail)
+	}
+	return out
 }
+
+// tail is the number of steps of the last launch.
+func (r *Run) tail() int { return r.c.Steps - int(r.ladder[0][rungStep][0]) }
 
 // round is a number of steps as tasks.
 func (r *Run) round(steps int) *round {
@@ -211,7 +223,14 @@ func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) er
 	if rt == nil {
 		return fmt.Errorf("%s: the runtime is nil; weft.Open returns one", r.Name())
 	}
-	other := slices.ContainsFunc(rt.Machine().Devices, func(d machine.Device) bool { return d.Kind != machine.CPU })
+	has := func(backend func(string) bool) bool {
+		return slices.ContainsFunc(rt.Machine().Devices, func(d machine.Device) bool { return backend(d.Backend) })
+	}
+	other := has(func(b string) bool { return b != "cpu" })
+	r.most = maxSteps
+	if has(func(b string) bool { return b == "vulkan" }) && r.tables.beads <= middleBeads {
+		r.most = r.tables.vulkanSteps()
+	}
 	state := []weft.Binding{
 		weft.Bind("state", r.state), weft.Bind("last", r.last), weft.Bind("ladder", r.ladder), weft.Bind("rung", r.rung),
 		weft.Bind("seen", r.seen), weft.Bind("rungs", r.rungs), weft.Bind("trace", r.trace), weft.Bind("asked", r.asked),
@@ -246,15 +265,15 @@ func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) er
 // one runs a round and exchanges temperatures.
 func (r *Run) one(ctx context.Context, rt *weft.Runtime, i int) error {
 	begin := time.Now()
-	tail := r.tail(i)
-	if head := r.stepsOf(i) - tail; head > 0 {
-		if err := r.launch(ctx, rt, i, head); err != nil {
+	step := i * r.c.Every
+	for k, n := range r.parts(i) {
+		if k > 0 {
+			r.climb(step, nil)
+		}
+		if err := r.launch(ctx, rt, i, n); err != nil {
 			return err
 		}
-		r.climb(i*r.c.Every+head, nil)
-	}
-	if err := r.launch(ctx, rt, i, tail); err != nil {
-		return err
+		step += n
 	}
 	r.note(i)
 	r.took += time.Since(begin)
@@ -267,16 +286,17 @@ func (r *Run) launch(ctx context.Context, rt *weft.Runtime, i, steps int) error 
 		weft.Bind("ints", r.ints), weft.Bind("reals", r.reals), weft.Bind("ladder", r.ladder),
 		weft.Bind("before", r.state), weft.Bind("after", r.after), weft.Bind("seen", r.observed),
 	}
-	if r.plan == nil || i < 4 || i%replanned == 0 || steps != r.c.Every {
+	plan := r.plans[steps]
+	if plan == nil || i < 4 || i%replanned == 0 {
 		round := r.round(steps)
 		// Not streamed: a GPU takes as long for a part of the replicas as for all that it has room for.
 		p, err := rt.Plan(ctx, weft.Divisible{Items: round.items(), Whole: round.task(0, int64(r.groups)), Graph: round.graph, Bind: bind})
 		if err != nil {
 			return err
 		}
-		r.plan = p
+		r.plans[steps], plan = p, p
 	}
-	rep, err := rt.Run(ctx, r.plan.Graph, bind...)
+	rep, err := rt.Run(ctx, plan.Graph, bind...)
 	if err != nil {
 		return err
 	}

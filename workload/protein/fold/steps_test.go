@@ -1,4 +1,4 @@
-//go:build clang || gpu
+//go:build clang || gpu || lavapipe
 
 package fold
 
