@@ -3,7 +3,6 @@
 package fold
 
 import (
-	"math"
 	"testing"
 
 	"github.com/weft-run/weft"
@@ -76,41 +75,7 @@ func TestCUDAStatistics(t *testing.T) {
 	}
 	defer cpu.Close()
 	for _, temperature := range []float64{0.7, 1.1} {
-		// means are those of a run's replicas, which are independent of each other.
-		means := func(rt *weft.Runtime, seed uint32) (mean, variance [2]float64) {
-			r, err := New(Config{Steps: 400_000, Every: 1000, Replicas: 64, Low: temperature, Seed: seed})
-			if err != nil {
-				t.Fatal(err)
-			}
-			do(t, rt, r)
-			n := float64(r.Replicas())
-			var square [2]float64
-			for k := range r.Replicas() {
-				var sum [2]float64
-				for i := range r.Rounds() {
-					f := r.Frame(i, k)
-					sum[0] += f.Q / float64(r.Rounds())
-					sum[1] += f.Rg / float64(r.Rounds())
-				}
-				for q, v := range sum {
-					mean[q] += v / n
-					square[q] += v * v / n
-				}
-			}
-			for q := range mean {
-				variance[q] = (square[q] - mean[q]*mean[q]) / (n - 1)
-			}
-			return mean, variance
-		}
-		a, va := means(cpu, 101)
-		b, vb := means(gpu, 202)
-		for q, what := range []string{"Q", "Rg"} {
-			e := math.Sqrt(va[q] + vb[q])
-			t.Logf("T = %v: mean %s %.4f on cpu, %.4f on cuda: apart by %.2f standard errors of %.4f", temperature, what, a[q], b[q], math.Abs(a[q]-b[q])/e, e)
-			if !(math.Abs(a[q]-b[q]) <= 3*e) {
-				t.Errorf("T = %v: mean %s differs", temperature, what)
-			}
-		}
+		testMeans(t, Config{Steps: 400_000, Every: 1000, Replicas: 64, Low: temperature}, gpu, cpu, 3)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload/protein"
 )
 
@@ -79,4 +80,43 @@ func open(t *testing.T, name string) *protein.Structure {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// testMeans compares the mean Q and Rg of replicas of two runtimes, with other random numbers
+// each: they are apart by so many standard errors at most. Replicas are independent of each other.
+func testMeans(t *testing.T, c Config, a, b *weft.Runtime, errors float64) {
+	t.Helper()
+	means := func(rt *weft.Runtime, seed uint32) (mean, variance [2]float64) {
+		c.Seed = seed
+		r := newSmall(t, c)
+		do(t, rt, r)
+		n := float64(r.Replicas())
+		var square [2]float64
+		for k := range r.Replicas() {
+			var sum [2]float64
+			for i := range r.Rounds() {
+				f := r.Frame(i, k)
+				sum[0] += f.Q / float64(r.Rounds())
+				sum[1] += f.Rg / float64(r.Rounds())
+			}
+			for q, v := range sum {
+				mean[q] += v / n
+				square[q] += v * v / n
+			}
+		}
+		for q := range mean {
+			variance[q] = (square[q] - mean[q]*mean[q]) / (n - 1)
+		}
+		return mean, variance
+	}
+	ma, va := means(a, 202)
+	mb, vb := means(b, 101)
+	for q, what := range []string{"Q", "Rg"} {
+		e := math.Sqrt(va[q] + vb[q])
+		t.Logf("T = %v: mean %s %.4f on %s, %.4f on %s: apart by %.2f standard errors of %.4f", c.Low, what,
+			ma[q], a.Machine().Devices[0].Name, mb[q], b.Machine().Devices[0].Name, math.Abs(ma[q]-mb[q])/e, e)
+		if !(math.Abs(ma[q]-mb[q]) <= errors*e) {
+			t.Errorf("T = %v: mean %s differs", c.Low, what)
+		}
+	}
 }

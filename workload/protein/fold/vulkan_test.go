@@ -3,11 +3,14 @@
 package fold
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/backend/vulkan"
+	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload/protein"
 )
 
 // These tests need Vulkan devices: .ci/run installs lavapipe and runs them.
@@ -32,4 +35,47 @@ func TestVulkanSteps(t *testing.T) {
 		do(t, rt, r)
 		return r.last, r.state, r.observed
 	})
+}
+
+// A launch has as many steps as lavapipe takes, and gives the bytes that many short ones give; a
+// replica has the same bytes whoever is there with it.
+func TestVulkanSameBytes(t *testing.T) {
+	rt := onVulkan(t)
+	for _, name := range []string{"1CRN", "1UBI"} {
+		s := open(t, name)
+		run := func(c Config) *Run {
+			r, err := NewOf(c, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			do(t, rt, r)
+			if err := r.Check(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			return r
+		}
+		m, err := protein.ModelOf(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables, _, _ := tablesOf(m)
+		most := tables.vulkanSteps()
+		long := run(Config{Steps: most + 10, Every: most, Replicas: 2, Seed: 3})
+		parts := run(Config{Steps: most + 10, Every: most/9 + 1, Replicas: 9, Seed: 3})
+		if got := long.parts(0); !slices.Equal(got, []int{most}) {
+			t.Errorf("%s: launches of %v steps, want %d", name, got, most)
+		}
+		for k := range 2 {
+			if !slices.Equal(long.Positions(k), parts.Positions(k)) {
+				t.Errorf("%s: replica %d of launches of %d steps is elsewhere than of %d", name, k, most, most/9+1)
+			}
+		}
+	}
+}
+
+// Mean Q and Rg of the replicas of Vulkan devices are those of the processors', within five standard
+// errors. Their random numbers differ.
+func TestVulkanStatistics(t *testing.T) {
+	c := Config{Steps: 3000, Every: 500, Replicas: 16, Low: 1.1}
+	testMeans(t, c, onVulkan(t), workloadtest.Open(t, 1, Funcs()), 5)
 }
