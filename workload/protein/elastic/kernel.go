@@ -7,6 +7,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/internal/simd"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -232,7 +233,10 @@ func total(h, sums []float64, p params) {
 const maxBlock = 64
 
 // lanes is the number of sums that a dot product is made of, in any kernel.
-const lanes = 8
+const lanes = simd.Lanes
+
+// use is the set of kernels in use. Tests set it to run the others.
+var use = simd.Best
 
 // dots sets out to the products of vectors, one after the other in v, with w.
 func dots(out, v, w []float64) {
@@ -247,7 +251,7 @@ func dots(out, v, w []float64) {
 				s[k] += float64(row[r+k] * w[r+k])
 			}
 		}
-		out[i] = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
+		out[i] = simd.Sum(&s)
 	}
 }
 

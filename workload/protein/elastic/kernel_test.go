@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/host"
+	"github.com/weft-run/weft/internal/simd"
 )
 
 // Kernels of all widths give the same bits.
@@ -23,7 +24,7 @@ func TestWide(t *testing.T) {
 				}
 			}
 			var sums, rest []float64
-			for _, use = range sets() {
+			for _, use = range simd.Sets() {
 				out, left := make([]float64, count), slices.Clone(w)
 				dots(out, v, w)
 				subtract(left, v, h)
@@ -43,8 +44,8 @@ func BenchmarkProject(b *testing.B) {
 	v, w, h := make([]float64, rows*count), make([]float64, rows), make([]float64, count)
 	was := use
 	defer func() { use = was }()
-	for _, set := range sets() {
-		b.Run(map[int]string{0: "go", 1: "avx2", 2: "avx512"}[int(set)], func(b *testing.B) {
+	for _, set := range simd.Sets() {
+		b.Run(set.String(), func(b *testing.B) {
 			use = set
 			for b.Loop() {
 				subtract(w, v, h)
@@ -53,15 +54,6 @@ func BenchmarkProject(b *testing.B) {
 			b.ReportMetric(4*rows*count*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 		})
 	}
-}
-
-// sets returns the kernels that this machine has, Go's first.
-func sets() []kernelSet {
-	var out []kernelSet
-	for k := scalar; k <= best; k++ {
-		out = append(out, k)
-	}
-	return out
 }
 
 // A network that needs more memory than there is is refused before it is made, and what it is

@@ -8,14 +8,15 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/simd"
 	"github.com/weft-run/weft/workload/protein"
 )
 
 // everyKernel runs a test with each kernel this machine has.
 func everyKernel(t *testing.T, test func(t *testing.T)) {
-	defer func() { use = best }()
-	for use = inGo; use <= best; use++ {
-		t.Run(fmt.Sprintf("kernel=%d", use), test)
+	defer func() { use = simd.Best }()
+	for _, use = range simd.Sets() {
+		t.Run(fmt.Sprintf("kernel=%v", use), test)
 	}
 }
 
@@ -121,12 +122,12 @@ func TestForces(t *testing.T) {
 // All kernels give the same bits, and a replica the same ones wherever it is in a group and
 // with whom.
 func TestKernelsAgree(t *testing.T) {
-	defer func() { use = best }()
+	defer func() { use = simd.Best }()
 	m := motion{dt: 0.005, gamma: 0.2, seed: 7, first: 1<<32 - 100, steps: 300}
 	temperature := [lanes]float64{0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2}
 	replica := [lanes]uint64{0, 1, 2, 3, 4, 5, 6, 1000}
 	for _, model := range []*protein.Model{modelOf(t, "1CRN"), modelOf(t, "1CRN", 20, 46), long(t, few+50)} {
-		run := func(k kernel, turn int) *group {
+		run := func(k simd.Set, turn int) *group {
 			use = k
 			g := shaken(model, 0.2, 1)
 			rotated := func(x [][lanes]float64) {
@@ -152,8 +153,8 @@ func TestKernelsAgree(t *testing.T) {
 			rotated(g.v)
 			return g
 		}
-		want := run(inGo, 0)
-		for k := inGo; k <= best; k++ {
+		want := run(simd.Go, 0)
+		for _, k := range simd.Sets() {
 			for _, turn := range []int{0, 3} {
 				if got := run(k, turn); !slices.Equal(got.x, want.x) || !slices.Equal(got.v, want.v) {
 					t.Errorf("%d beads, kernel %d with replicas turned by %d differs", model.Beads(), k, turn)
@@ -240,7 +241,7 @@ func TestFunctions(t *testing.T) {
 // Without friction and noise the total energy stays.
 func TestEnergyIsConserved(t *testing.T) {
 	steps := 20_000
-	if testing.Short() || best == inGo {
+	if testing.Short() || simd.Best == simd.Go {
 		steps = 2000
 	}
 	g := shaken(modelOf(t, "1CRN"), 0, 0.25)
@@ -280,10 +281,10 @@ func TestNowhere(t *testing.T) {
 // BenchmarkSteps advances eight replicas of crambin on one core, and one by the reference as a
 // plain loop would.
 func BenchmarkSteps(b *testing.B) {
-	defer func() { use = best }()
+	defer func() { use = simd.Best }()
 	m := modelOf(b, "1CRN")
-	for use = inGo; use <= best; use++ {
-		b.Run(fmt.Sprintf("kernel=%d", use), func(b *testing.B) {
+	for _, use = range simd.Sets() {
+		b.Run(fmt.Sprintf("kernel=%v", use), func(b *testing.B) {
 			g := shaken(m, 0.1, 0.7)
 			if err := g.advance(motion{0.005, 0.2, 1, 0, b.N}, [lanes]float64{.7, .7, .7, .7, .7, .7, .7, .7}, [lanes]uint64{}, nil); err != nil {
 				b.Fatal(err)

@@ -3,22 +3,15 @@ package fold
 import (
 	"math"
 	"math/bits"
+
+	"github.com/weft-run/weft/internal/simd"
 )
 
 // lanes is the number of replicas that are computed at once.
 const lanes = 8
 
-// kernel is a way to compute steps. All agree to the last bit.
-type kernel int
-
-const (
-	inGo kernel = iota
-	avx2
-	avx512
-)
-
-// use is the kernel in use. Tests set it to run the others.
-var use = best
+// use is the set of kernels in use, which all agree to the last bit. Tests set it to run the others.
+var use = simd.Best
 
 // What args.do does, as bits.
 const (

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 )
 
@@ -222,6 +223,9 @@ const replanned = 32
 func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) error {
 	if rt == nil {
 		return fmt.Errorf("%s: the runtime is nil; weft.Open returns one", r.Name())
+	}
+	if _, err := workload.Able(rt.Machine(), r.tables.kernel()); err != nil {
+		return fmt.Errorf("%s: %w", r.Name(), err)
 	}
 	has := func(backend func(string) bool) bool {
 		return slices.ContainsFunc(rt.Machine().Devices, func(d machine.Device) bool { return backend(d.Backend) })

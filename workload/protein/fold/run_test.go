@@ -19,6 +19,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/simd"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload/protein"
 )
@@ -52,10 +53,10 @@ func do(t testing.TB, rt *weft.Runtime, r *Run) {
 // The trajectories have the same bytes on any number of devices and with every kernel, and
 // replicas that are there alone are those that were there among others.
 func TestSameBytes(t *testing.T) {
-	defer func() { use = best }()
+	defer func() { use = simd.Best }()
 	var want []byte
 	for parts := 1; parts <= 4; parts++ {
-		use = kernel(max(int(best)-parts+1, 0))
+		use = max(simd.Best-simd.Set(parts)+1, simd.Go)
 		r := newSmall(t, small)
 		do(t, workloadtest.Open(t, parts, Funcs()), r)
 		if err := r.Check(); err != nil {
@@ -64,10 +65,10 @@ func TestSameBytes(t *testing.T) {
 		if got := r.result(); want == nil {
 			want = got
 		} else if !bytes.Equal(got, want) {
-			t.Errorf("%d devices, kernel %d: other bytes than on one", parts, use)
+			t.Errorf("%d devices, kernel %v: other bytes than on one", parts, use)
 		}
 	}
-	use = best
+	use = simd.Best
 	c := small
 	c.High = c.Low // so that replicas do not depend on each other
 	many, few := newSmall(t, c), Config{}

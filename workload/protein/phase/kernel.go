@@ -6,6 +6,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/internal/simd"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -256,9 +257,12 @@ func turn(re, im, x, y float64) (float64, float64) {
 // lanes is the number of sums that a product is made of, in any kernel, and together the
 // number of products that are made at a time.
 const (
-	lanes    = 8
+	lanes    = simd.Lanes
 	together = 4
 )
+
+// use is the set of kernels in use. Tests set it to run the others.
+var use = simd.Best
 
 // product sets out to Σ conj(a) b, real and imaginary part, for each of some rows b, one
 // after the other. A row is its real parts and then its imaginary ones.
@@ -277,10 +281,6 @@ func product(out, a, b []float64) {
 				im[l] += float64(ar[at+l]*bi[at+l]) - float64(ai[at+l]*br[at+l])
 			}
 		}
-		out[k], out[k+1] = total(&re), total(&im)
+		out[k], out[k+1] = simd.Sum(&re), simd.Sum(&im)
 	}
-}
-
-func total(s *[lanes]float64) float64 {
-	return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
 }

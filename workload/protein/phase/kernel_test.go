@@ -7,16 +7,8 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/host"
+	"github.com/weft-run/weft/internal/simd"
 )
-
-// sets returns the kernels that this machine has, Go's first.
-func sets() []kernelSet {
-	var out []kernelSet
-	for k := scalar; k <= best; k++ {
-		out = append(out, k)
-	}
-	return out
-}
 
 // Kernels of all widths give the same bits.
 func TestWide(t *testing.T) {
@@ -32,7 +24,7 @@ func TestWide(t *testing.T) {
 				}
 			}
 			var want []float64
-			for _, use = range sets() {
+			for _, use = range simd.Sets() {
 				out := make([]float64, 2*count)
 				product(out, a, b)
 				if want == nil {
@@ -51,8 +43,8 @@ func BenchmarkProduct(b *testing.B) {
 	a, rows, out := make([]float64, 2*n), make([]float64, 2*n*together), make([]float64, 2*together)
 	was := use
 	defer func() { use = was }()
-	for _, set := range sets() {
-		b.Run(map[int]string{0: "go", 1: "avx2", 2: "avx512"}[int(set)], func(b *testing.B) {
+	for _, set := range simd.Sets() {
+		b.Run(set.String(), func(b *testing.B) {
 			use = set
 			for b.Loop() {
 				product(out, a, rows)

@@ -1,29 +1,6 @@
 package phase
 
-import "golang.org/x/sys/cpu"
-
-// kernelSet is a way to multiply rows.
-type kernelSet int
-
-const (
-	scalar kernelSet = iota // in Go
-	avx2                    // four numbers at once
-	avx512                  // eight numbers at once
-)
-
-// best is the fastest this machine has.
-var best = func() kernelSet {
-	switch {
-	case cpu.X86.HasAVX512F:
-		return avx512
-	case cpu.X86.HasAVX2:
-		return avx2
-	}
-	return scalar
-}()
-
-// use is what is in use. Tests set it to run the others.
-var use = best
+import "github.com/weft-run/weft/internal/simd"
 
 // The assembly multiplies and adds in the order of the Go code and without fusing, so that all
 // agree to the last bit. n is the length of the real parts of a row, a multiple of lanes.
@@ -36,11 +13,11 @@ func productAVX2(out, a, b *float64, count, n int)
 
 // productWide does the work of product if there is a kernel for it.
 func productWide(out, a, b []float64) bool {
-	if use == scalar || len(out) == 0 || len(a) == 0 {
+	if use == simd.Go || len(out) == 0 || len(a) == 0 {
 		return false
 	}
 	_ = b[:len(out)/2*len(a)]
-	if use == avx512 {
+	if use == simd.AVX512 {
 		productAVX512(&out[0], &a[0], &b[0], len(out)/2, len(a)/2)
 	} else {
 		productAVX2(&out[0], &a[0], &b[0], len(out)/2, len(a)/2)
