@@ -3,6 +3,7 @@
 package fold
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -69,6 +70,26 @@ func TestVulkanSameBytes(t *testing.T) {
 			if !slices.Equal(long.Positions(k), parts.Positions(k)) {
 				t.Errorf("%s: replica %d of launches of %d steps is elsewhere than of %d", name, k, most, most/9+1)
 			}
+		}
+	}
+}
+
+// A chain of more beads than a group has invocations is left to other devices.
+func TestVulkanLong(t *testing.T) {
+	rt := onVulkan(t)
+	for beads, want := range map[int]error{middleBeads: nil, middleBeads + 1: weft.ErrNoDevice} {
+		r, err := NewOf(Config{Steps: 3, Every: 3, Replicas: 1}, protein.Helix(beads))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Do(t.Context(), rt, nil); !errors.Is(err, want) {
+			t.Errorf("%d beads: %v", beads, err)
+		}
+		if want != nil {
+			continue
+		}
+		if err := r.Check(); err != nil {
+			t.Errorf("%d beads: %v", beads, err)
 		}
 	}
 }
