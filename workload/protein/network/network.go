@@ -14,6 +14,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 )
 
@@ -30,26 +31,8 @@ const (
 // MaxBeads is the most beads of a network: a Hessian has about 500 entries for each of them.
 const MaxBeads = 20_000
 
-// Matrix is a sparse symmetric matrix in compressed rows: row i has the columns
-// Columns[Starts[i]:Starts[i+1]], in increasing order, with the values beside them. The
-// diagonal is always among them.
-type Matrix struct {
-	Starts  []uint32
-	Columns []uint32
-	Values  []float64
-}
-
-// Rows is the number of rows, and of columns.
-func (m *Matrix) Rows() int { return len(m.Starts) - 1 }
-
-// Nonzeros is the number of entries that are stored.
-func (m *Matrix) Nonzeros() int { return len(m.Columns) }
-
-// Row returns the columns and values of a row.
-func (m *Matrix) Row(i int) ([]uint32, []float64) {
-	lo, hi := m.Starts[i], m.Starts[i+1]
-	return m.Columns[lo:hi], m.Values[lo:hi]
-}
+// Matrix is a sparse symmetric matrix. The diagonal is always among its entries.
+type Matrix struct{ workload.Sparse }
 
 // Mul sets y to the product of the matrix and x. Entries of a row are added in their order.
 func (m *Matrix) Mul(y, x []float64) {
@@ -70,7 +53,7 @@ func (m *Matrix) Permuted(order []int) *Matrix {
 	for i, from := range order {
 		at[from] = uint32(i)
 	}
-	out := &Matrix{Starts: make([]uint32, 1, len(m.Starts)), Columns: make([]uint32, 0, len(m.Columns)), Values: make([]float64, 0, len(m.Values))}
+	out := &Matrix{workload.Sparse{Starts: make([]uint32, 1, len(m.Starts)), Columns: make([]uint32, 0, len(m.Columns)), Values: make([]float64, 0, len(m.Values))}}
 	type entry struct {
 		column uint32
 		value  float64
@@ -151,7 +134,7 @@ func newMatrix(near [][]uint32, each int) *Matrix {
 	for _, row := range near {
 		entries += each * each * len(row)
 	}
-	return &Matrix{Starts: make([]uint32, 1, each*len(near)+1), Columns: make([]uint32, 0, entries), Values: make([]float64, 0, entries)}
+	return &Matrix{workload.Sparse{Starts: make([]uint32, 1, each*len(near)+1), Columns: make([]uint32, 0, entries), Values: make([]float64, 0, entries)}}
 }
 
 func laplacian(near [][]uint32) *Matrix {

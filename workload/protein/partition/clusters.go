@@ -80,7 +80,8 @@ func subgraph(m *network.Matrix, residues []int) *network.Matrix {
 	for i, r := range residues {
 		at[uint32(r)] = uint32(i)
 	}
-	out := &network.Matrix{Starts: []uint32{0}}
+	out := &network.Matrix{}
+	out.Starts = []uint32{0}
 	for i, r := range residues {
 		own, degree := 0, 0
 		columns, _ := m.Row(r)
