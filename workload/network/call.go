@@ -1,0 +1,64 @@
+package network
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/workload"
+)
+
+// Rank returns the PageRank of every node of a caller's graph, computed on the devices of a
+// runtime that was opened with [Funcs] among its kernels. The configuration says with which
+// damping and tolerance; Steps is the number of steps between looks at the residual, and what
+// concerns graphs is not used. A graph that is none is an error that wraps [ErrGraph].
+func Rank(ctx context.Context, rt *weft.Runtime, g *Graph, c Config) ([]float64, error) {
+	if err := g.valid(); err != nil {
+		return nil, err
+	}
+	c = Config{Problem: PageRank, Graph: "graph", Steps: c.Steps, Damping: c.Damping, Tolerance: c.Tolerance}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	j := rankJob(c.withDefaults(), g)
+	for {
+		if _, err := workload.Call(ctx, rt, j, "network"); err != nil {
+			return nil, err
+		}
+		// Rounding ends an iteration that cannot come nearer.
+		if r := j.Residual(); r <= max(j.c.Tolerance, 0x1p-48) {
+			return j.Ranks(), nil
+		}
+		copy(j.start, j.given)
+	}
+}
+
+// Convolve returns the features of a caller's graph behind layers of graph convolution, like
+// Rank. Features have a row for each node, and weights of a layer one for each feature before it.
+func Convolve(ctx context.Context, rt *weft.Runtime, g *Graph, features workload.Matrix, weights ...workload.Matrix) (out workload.Matrix, err error) {
+	if err := g.valid(); err != nil {
+		return out, err
+	}
+	if err := features.Validate(); err != nil {
+		return out, fmt.Errorf("network: features: %w: %w", ErrConfig, err)
+	}
+	if features.Rows != g.Rows() || len(weights) == 0 || len(weights) > maxLayers {
+		return out, fmt.Errorf("network: %d rows of features for %d nodes, and %d layers: %w: there must be as many, and 1 to %d layers", features.Rows, g.Rows(), len(weights), ErrConfig, maxLayers)
+	}
+	widths := []int{features.Cols}
+	var data [][]float32
+	for l, w := range weights {
+		if err := w.Validate(); err != nil {
+			return out, fmt.Errorf("network: weights of layer %d: %w: %w", l, ErrConfig, err)
+		}
+		if w.Rows != widths[l] || w.Rows < 1 || w.Rows > maxFeatures || w.Cols < 1 || w.Cols > maxFeatures {
+			return out, fmt.Errorf("network: weights of layer %d are %d × %d for %d features: %w: they must have a row for each, and 1 to %d of both", l, w.Rows, w.Cols, widths[l], ErrConfig, maxFeatures)
+		}
+		widths, data = append(widths, w.Cols), append(data, w.Data)
+	}
+	j := layersJob(g, widths, features.Data, data, 1)
+	if _, err := workload.Call(ctx, rt, j, "network"); err != nil {
+		return out, err
+	}
+	return j.Result(len(weights) - 1), nil
+}

@@ -1,0 +1,228 @@
+// Package network computes with graphs: which nodes matter (PageRank), layers of graph
+// convolution, and which nodes are in the middle (closeness, k-medoids).
+//
+// PageRank is the share of its time that a walk spends at each node, if it follows an edge with
+// probability 0.85 and goes anywhere otherwise, as it does from a node without edges. In float64,
+// since ranks of large graphs are small beside their sum, and the differences that end an
+// iteration smaller still; the numbers that are gathered are then half as many to a line of cache,
+// of which a random one costs as much as two.
+//
+// A layer of graph convolution is relu(D^-½ (A+I) D^-½ H W) in float32: features H of nodes,
+// weights W, and the degrees D of A+I (Kipf and Welling 2017). Edges count both ways.
+//
+// Closeness is (n-1) ÷ the sum of distances to the other nodes, and k-medoids finds the k nodes
+// with the least sum of distances from each node to the nearest of them, by turns: each node to
+// the nearest medoid, and each cluster the medoid that is nearest to its nodes. Distances are
+// those of points in space, or the numbers of edges of shortest paths.
+//
+// Rows of graphs differ: of R-MAT's, some have thousands of times as many edges as most. What is
+// dealt out are therefore blocks of rows with about equal numbers of edges. A row is summed in
+// one order wherever it is: class R.
+//
+// Files: config.go (problems), graph.go (graphs and blocks), read.go (files), rmat.go
+// (generator), rank.go, layers.go, distance.go (a job each), check.go (references), call.go
+// (calls).
+package network
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/workload"
+)
+
+// The problems.
+const (
+	PageRank  = "pagerank"
+	Layers    = "layers"
+	Closeness = "closeness"
+	Medoids   = "medoids"
+)
+
+var problems = []string{PageRank, Layers, Closeness, Medoids}
+
+// Problems are the names a Config may have as its Problem.
+func Problems() []string { return slices.Clone(problems) }
+
+var (
+	// ErrConfig is wrapped by every error of Validate, and by those of calls.
+	ErrConfig = errors.New("bad problem")
+	// ErrGraph is wrapped by errors about graphs and their files.
+	ErrGraph = errors.New("bad graph")
+	// ErrWrong is returned by the checks of jobs for results that are wrong.
+	ErrWrong = errors.New("not the result")
+	// ErrUnfinished is wrapped by the error about too few steps.
+	ErrUnfinished = errors.New("too few steps")
+)
+
+// Limits: what launches and memory allow.
+const (
+	maxSteps    = 1 << 12
+	maxFeatures = 1 << 10
+	maxLayers   = 64
+	// maxDense is the most nodes of which all distances are computed.
+	maxDense = 1 << 15
+)
+
+// Config says what is computed.
+type Config struct {
+	Problem string // one of Problems
+	// Graph is a file or one of Shipped; "" means R-MAT, and points in space for distances.
+	Graph string
+	// Undirected says that edges of the file count both ways for PageRank, as they do for all
+	// other problems.
+	Undirected bool
+	Nodes      int // of R-MAT, or points
+	Edges      int // of R-MAT for each node; 0 means 16
+	// Steps is the most steps of PageRank and of k-medoids; 0 means 64 and 8.
+	Steps int
+	// Damping of PageRank is the probability to follow an edge; 0 means 0.85.
+	Damping float64
+	// Tolerance is the residual at which PageRank is done; 0 means 1e-4.
+	Tolerance float64
+	// Features of a node for layers, and the number of these; 0 means 64 and 2.
+	Features, Layers int
+	K                int // medoids; 0 means 8
+	Seed             uint32
+}
+
+func (c Config) withDefaults() Config {
+	or := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	switch c.Problem {
+	case PageRank:
+		or(&c.Steps, 64)
+		if c.Damping == 0 {
+			c.Damping = 0.85
+		}
+		if c.Tolerance == 0 {
+			c.Tolerance = 1e-4
+		}
+	case Layers:
+		or(&c.Features, 64)
+		or(&c.Layers, 2)
+	case Medoids:
+		or(&c.Steps, 8)
+		or(&c.K, 8)
+	}
+	if c.Graph == "" && !c.dense() {
+		or(&c.Edges, 16)
+	}
+	return c
+}
+
+// dense says that all distances are computed.
+func (c Config) dense() bool { return c.Problem == Closeness || c.Problem == Medoids }
+
+// Validate reports what is not computed. What a file holds is seen by New.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("network: %w: %s", ErrConfig, fmt.Sprintf(format, args...))
+	}
+	most := MaxNodes
+	if c.dense() {
+		most = maxDense
+	}
+	switch {
+	case !slices.Contains(problems, c.Problem):
+		return bad("no problem %q: there is %s", c.Problem, strings.Join(problems, ", "))
+	case (c.Graph == "") == (c.Nodes == 0):
+		return bad("%d nodes and graph %q: name one of the two", c.Nodes, c.Graph)
+	case c.Graph == "" && (c.Nodes < 2 || c.Nodes > most):
+		return bad("%d nodes: there must be 2 to %d", c.Nodes, most)
+	case c.Edges != 0 && (c.Graph != "" || c.dense()):
+		return bad("%d edges for each node: only graphs that are drawn have them", c.Edges)
+	case c.Graph == "" && !c.dense() && (c.Edges < 1 || c.Edges > MaxEdges/c.Nodes):
+		return bad("%d edges for each of %d nodes: there must be 1 to %d", c.Edges, c.Nodes, MaxEdges/c.Nodes)
+	case c.Problem == PageRank || c.Problem == Medoids:
+		if c.Steps < 1 || c.Steps > maxSteps {
+			return bad("%d steps: there must be 1 to %d", c.Steps, maxSteps)
+		}
+	case c.Steps != 0:
+		return bad("%d steps of %s: it has none", c.Steps, c.Problem)
+	}
+	return c.validRest(bad)
+}
+
+func (c Config) validRest(bad func(format string, args ...any) error) error {
+	switch {
+	case c.Problem == PageRank && !(c.Damping > 0 && c.Damping < 1):
+		return bad("damping %v: it must be above 0 and below 1", c.Damping)
+	case c.Problem == PageRank && !(c.Tolerance > 0 && !math.IsInf(c.Tolerance, 1)):
+		return bad("tolerance %v: it must be positive", c.Tolerance)
+	case c.Problem != PageRank && (c.Damping != 0 || c.Tolerance != 0 || c.Undirected):
+		return bad("%s has no damping, tolerance or directions", c.Problem)
+	case c.Problem == Layers && (c.Features < 1 || c.Features > maxFeatures || c.Layers < 1 || c.Layers > maxLayers):
+		return bad("%d layers of %d features: there must be 1 to %d of 1 to %d", c.Layers, c.Features, maxLayers, maxFeatures)
+	case c.Problem != Layers && (c.Features != 0 || c.Layers != 0):
+		return bad("%s has no layers and features", c.Problem)
+	case c.Problem == Medoids && (c.K < 1 || c.Graph == "" && c.K > c.Nodes):
+		return bad("%d medoids of %d nodes: there must be 1 to %d", c.K, c.Nodes, max(c.Nodes, 1))
+	case c.Problem != Medoids && c.K != 0:
+		return bad("%s has no medoids", c.Problem)
+	}
+	return nil
+}
+
+// Bytes is the host memory that the job of a graph that is drawn takes at most. Nodes of a file
+// are unknown before it is read and not counted.
+func (c Config) Bytes() float64 {
+	c = c.withDefaults()
+	n, edges := float64(c.Nodes), float64(c.Nodes)*float64(c.Edges)
+	switch c.Problem {
+	case PageRank:
+		return 16*edges + 60*n
+	case Layers:
+		return 40*edges + n*(40+4*float64(c.Features)*float64(c.Layers+1))
+	}
+	return 4*n*n + 64*n
+}
+
+// graph reads or draws the graph.
+func (c Config) graph() (*Graph, error) {
+	if c.Graph == "" {
+		return RMAT(c.Nodes, c.Edges, c.Seed)
+	}
+	g, err := Open(c.Graph)
+	if err == nil && c.dense() && g.Rows() > maxDense {
+		err = fmt.Errorf("network: %s has %d nodes: %w: distances are computed of %d at most", c.Graph, g.Rows(), ErrConfig, maxDense)
+	}
+	return g, err
+}
+
+// New reads or draws a graph or points, and what goes with them. The job is a [*RankJob],
+// [*LayersJob] or [*DistanceJob].
+func New(c Config) (workload.Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	switch c = c.withDefaults(); c.Problem {
+	case PageRank:
+		return newRankJob(c)
+	case Layers:
+		return newLayersJob(c)
+	}
+	return nil, nil
+}
+
+// Funcs are the Go kernels of this workload.
+func Funcs() map[string]weft.Func { return signature.Funcs(kernels) }
+
+var kernels = []signature.Kernel{rankKernel, gatherKernel, transformKernel}
+
+// Streams of random numbers.
+const (
+	streamEdges = iota
+	streamFeatures
+	streamWeights
+	streamPoints
+)

@@ -1,0 +1,14 @@
+package network
+
+import "github.com/weft-run/weft/workload"
+
+// Rows is the number of rows in the first blocks of a job.
+func Rows(j workload.Job, blocks int64) int64 {
+	switch j := j.(type) {
+	case *RankJob:
+		return j.spread().rows(0, blocks).Hi
+	case *LayersJob:
+		return j.spread().rows(0, blocks).Hi
+	}
+	panic(j.Name())
+}

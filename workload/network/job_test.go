@@ -1,0 +1,197 @@
+package network_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/network"
+)
+
+// numbers are what a job computed.
+func numbers(j workload.Job) []byte {
+	switch j := j.(type) {
+	case *network.RankJob:
+		return slices.Concat(workloadtest.Bytes(j.Given()), workloadtest.Bytes([]float64{j.Residual()}))
+	case *network.LayersJob:
+		return workloadtest.Bytes(j.Result(1).Data)
+	}
+	panic(j.Name())
+}
+
+var configs = []network.Config{
+	{Problem: network.PageRank, Nodes: 700, Seed: 1},
+	{Problem: network.PageRank, Graph: "miserables", Steps: 1},
+	{Problem: network.PageRank, Graph: "davis", Steps: 2},
+	{Problem: network.Layers, Nodes: 300, Edges: 5, Features: 19, Seed: 2},
+	{Problem: network.Layers, Graph: "karate", Features: 8, Layers: 3},
+}
+
+func TestJobOnDevices(t *testing.T) {
+	for _, c := range configs {
+		workloadtest.Invariant(t, network.Funcs(), func() (workload.Job, error) { return network.New(c) }, numbers)
+	}
+}
+
+// reference is what networkx and numpy compute: see testdata/README.md.
+type reference struct {
+	Ranks, Closeness, Layer []float64
+	Medoids, Labels         []int
+	Edges                   [][2]int
+}
+
+func references(t *testing.T) map[string]reference {
+	t.Helper()
+	text, err := os.ReadFile("testdata/reference.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]reference
+	if err := json.Unmarshal(text, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func open(t *testing.T, name string) *network.Graph {
+	t.Helper()
+	return workloadtest.New[*network.Graph](t)(network.Open(name))
+}
+
+func near(t *testing.T, what string, got, want []float64, within float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d numbers, want %d", what, len(got), len(want))
+	}
+	for i := range want {
+		if !(math.Abs(got[i]-want[i]) <= within) {
+			t.Errorf("%s: number %d is %v, want %v", what, i, got[i], want[i])
+			return
+		}
+	}
+}
+
+// Ranks are those of networkx, with weights, with nodes that have no edges, and directed.
+func TestRanks(t *testing.T) {
+	rt := workloadtest.Open(t, 2, network.Funcs())
+	for name, want := range references(t) {
+		var g *network.Graph
+		if name == "directed" {
+			var text strings.Builder
+			fmt.Fprintln(&text, "%%MatrixMarket matrix coordinate pattern general")
+			fmt.Fprintln(&text, len(want.Ranks), len(want.Ranks), len(want.Edges))
+			for _, e := range want.Edges {
+				fmt.Fprintln(&text, e[0]+1, e[1]+1)
+			}
+			g = workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader(text.String()), ""))
+		} else {
+			g = open(t, name)
+		}
+		got, err := network.Rank(t.Context(), rt, g, network.Config{Tolerance: 1e-13})
+		if err != nil {
+			t.Fatal(err)
+		}
+		near(t, name, got, want.Ranks, 1e-12)
+	}
+}
+
+// features are numbers that bench/network.py makes too.
+func features(rows, cols int) workload.Matrix {
+	m := workload.Matrix{Rows: rows, Cols: cols}
+	for i := range rows {
+		for j := range cols {
+			m.Data = append(m.Data, float32((7*i+3*j)%11-5)/8)
+		}
+	}
+	return m
+}
+
+// Two layers of different widths are those of dense matrices.
+func TestLayers(t *testing.T) {
+	rt := workloadtest.Open(t, 3, network.Funcs())
+	for name, want := range references(t) {
+		if name == "directed" {
+			continue
+		}
+		g := open(t, name)
+		got, err := network.Convolve(t.Context(), rt, g, features(g.Rows(), 5), features(5, 3), features(3, 4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var numbers []float64
+		for _, v := range got.Data {
+			numbers = append(numbers, float64(v))
+		}
+		near(t, name, numbers, want.Layer, 1e-6)
+	}
+}
+
+// A wrong number is found, in the last step and before it.
+func TestCheckFinds(t *testing.T) {
+	for _, c := range configs[:2] {
+		j := workloadtest.New[workload.Job](t)(network.New(c)).(*network.RankJob)
+		workloadtest.Finds(t, network.Funcs(), j, "rank", func() { j.Given()[17] *= 1 + 1e-12 }, network.ErrWrong)
+		workloadtest.Finds(t, network.Funcs(), j, "rank that is not a number", func() { j.Given()[3] = math.NaN() }, network.ErrWrong)
+	}
+	j := workloadtest.New[workload.Job](t)(network.New(configs[3])).(*network.LayersJob)
+	last := j.Result(1).Data
+	workloadtest.Finds(t, network.Funcs(), j, "feature", func() { last[500] += 1e-4 }, network.ErrWrong)
+	workloadtest.Finds(t, network.Funcs(), j, "feature of the first layer", func() { j.Result(0).Data[40] += 1e-4 }, network.ErrWrong)
+}
+
+// Too few steps are said to be, and calls take as many as are needed.
+func TestUnfinished(t *testing.T) {
+	rt := workloadtest.Open(t, 1, network.Funcs())
+	j := workloadtest.New[workload.Job](t)(network.New(network.Config{Problem: network.PageRank, Nodes: 300, Steps: 3})).(*network.RankJob)
+	workloadtest.Run(t, rt, j)
+	if err := j.Unfinished(); !errors.Is(err, network.ErrUnfinished) {
+		t.Errorf("3 steps: %v", err)
+	}
+	if err := j.Check(); err != nil {
+		t.Error(err)
+	}
+	g := workloadtest.New[*network.Graph](t)(network.RMAT(300, 8, 1))
+	ranks, err := network.Rank(t.Context(), rt, g, network.Config{Damping: 0.99, Tolerance: 1e-12})
+	sum := 0.
+	for _, r := range ranks {
+		sum += r
+	}
+	if err != nil || math.Abs(sum-1) > 1e-12 {
+		t.Errorf("ranks have a sum of %v: %v", sum, err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for want, c := range map[string]network.Config{
+		"no problem":         {Problem: "x", Nodes: 10},
+		"name one":           {Problem: network.PageRank},
+		"2 to":               {Problem: network.PageRank, Nodes: 1},
+		"edges for each":     {Problem: network.PageRank, Nodes: 10, Edges: -1},
+		"only graphs that":   {Problem: network.PageRank, Graph: "karate", Edges: 3},
+		"steps":              {Problem: network.PageRank, Nodes: 10, Steps: -1},
+		"it has none":        {Problem: network.Layers, Nodes: 10, Steps: 3},
+		"above 0":            {Problem: network.PageRank, Nodes: 10, Damping: 1},
+		"positive":           {Problem: network.PageRank, Nodes: 10, Tolerance: math.NaN()},
+		"no damping":         {Problem: network.Layers, Nodes: 10, Damping: 0.5},
+		"layers of":          {Problem: network.Layers, Nodes: 10, Layers: -2},
+		"no layers":          {Problem: network.PageRank, Nodes: 10, Layers: 2},
+		"medoids of":         {Problem: network.Medoids, Nodes: 10, K: 11},
+		"no medoids":         {Problem: network.Layers, Nodes: 10, K: 1},
+		"2 to 32768":         {Problem: network.Closeness, Nodes: 1 << 20},
+		"no such file":       {Problem: network.PageRank, Graph: "none"},
+		"shipped graphs are": {Problem: network.PageRank, Graph: "none"},
+	} {
+		if _, err := network.New(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", c, err, want)
+		} else if c.Graph != "none" && !errors.Is(err, network.ErrConfig) {
+			t.Errorf("%+v: %v is no ErrConfig", c, err)
+		}
+	}
+}

@@ -1,0 +1,435 @@
+package network
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+)
+
+// RankKernel takes a step of PageRank for blocks of rows. Its arguments are the bounds of the
+// blocks, the starts of their rows, the nodes that edges come from, weights of edges, what every
+// node gave along each edge in the step before, the share of its rank that each node of the rows
+// gives along an edge of weight one, what they give now, and for each block the sum of what ranks
+// changed by.
+var RankKernel = workload.With(graph.GoKernel("network.rank", 1))
+
+// rankParams are the parameters of RankKernel.
+type rankParams struct {
+	blocks   int     // of this task
+	first    int     // row of this task
+	rows     int     // of this task
+	all      int     // nodes
+	weighted uint32  // whether edges have weights
+	damping  float64 // probability to follow an edge
+}
+
+var rankKernel = signature.Of(signature.Kernel{
+	Name: RankKernel.Name, Does: "a step of PageRank for blocks of rows of a graph", Grid: "blocks", Per: []uint32{1},
+	Args: []signature.Arg{
+		signature.In("bounds", graph.U4), signature.In("starts", graph.U4), signature.In("columns", graph.U4), signature.In("weights", graph.F8),
+		signature.In("given", graph.F8), signature.In("shares", graph.F8), signature.Out("given now", graph.F8), signature.Out("changes", graph.F8),
+	},
+}, func(_ *weft.Call, p rankParams) (n signature.Need, err error) {
+	if int64(p.first)+int64(p.rows) > int64(p.all) {
+		return n, fmt.Errorf("rows %d to %d of %d", p.first, p.first+p.rows, p.all)
+	}
+	n.Items = int64(p.blocks)
+	rows := int64(p.rows)
+	n.Elements = [12]int64{int64(p.blocks) + 1, rows + 1, 0, 0, int64(p.all), rows, rows, int64(p.blocks)}
+	return n, signature.Positive([]string{"blocks", "rows", "all"}, p.blocks, p.rows, p.all)
+}, func(c *weft.Call, p rankParams, lo, hi int) {
+	m := view(c, p.blocks, p.rows)
+	weights := weft.View[float64](c.Args[3])
+	given, shares := weft.View[float64](c.Args[4])[:p.all], weft.View[float64](c.Args[5])
+	to, changes := weft.View[float64](c.Args[6]), weft.View[float64](c.Args[7])
+	for b := lo; b < hi && !c.Stopped(); b++ {
+		from, end, ok := m.block(b)
+		change := 0.
+		for row := from; row < end && ok; row++ {
+			var columns []uint32
+			var first int
+			if columns, first, ok = m.row(row); !ok {
+				break
+			}
+			var sum float64
+			if p.weighted == 0 {
+				sum, ok = gather(columns, given)
+			} else if ok = first+len(columns) <= len(weights); ok {
+				sum, ok = weigh(columns, weights[first:], given)
+			}
+			rank := 1 + float64(p.damping*sum)
+			now := float64(rank * shares[row])
+			diff := now - given[p.first+row]
+			change += max(diff, -diff) / shares[row]
+			to[row] = now
+		}
+		if !ok {
+			c.Fail(fmt.Errorf("block %d has rows or edges outside of the graph", b))
+			return
+		}
+		changes[b] = change
+	}
+})
+
+// rowsOf is the rows of a task: bounds of blocks, starts of rows and columns. Bounds and starts
+// count from the first.
+type rowsOf struct{ bounds, starts, columns []uint32 }
+
+// view returns the rows that are the first arguments of a call.
+func view(c *weft.Call, blocks, rows int) rowsOf {
+	return rowsOf{weft.View[uint32](c.Args[0])[:blocks+1], weft.View[uint32](c.Args[1])[:rows+1], weft.View[uint32](c.Args[2])}
+}
+
+// block returns the rows of a block, and whether they are rows of the task.
+func (m *rowsOf) block(b int) (from, end int, ok bool) {
+	from, end = int(m.bounds[b]-m.bounds[0]), int(m.bounds[b+1]-m.bounds[0])
+	return from, end, from <= end && end < len(m.starts)
+}
+
+// row returns the columns of a row and where they begin, and whether they are there.
+func (m *rowsOf) row(i int) (columns []uint32, first int, ok bool) {
+	from, end := int(m.starts[i]-m.starts[0]), int(m.starts[i+1]-m.starts[0])
+	if from > end || end > len(m.columns) {
+		return nil, 0, false
+	}
+	return m.columns[from:end], from, true
+}
+
+// gather adds up the numbers at some places, four sums at a time, unless one is outside.
+func gather(at []uint32, x []float64) (sum float64, ok bool) {
+	var s0, s1, s2, s3 float64
+	for len(at) >= 4 {
+		a, b, c, d := uint(at[0]), uint(at[1]), uint(at[2]), uint(at[3])
+		if n := uint(len(x)); a >= n || b >= n || c >= n || d >= n {
+			return 0, false
+		}
+		s0 += x[a]
+		s1 += x[b]
+		s2 += x[c]
+		s3 += x[d]
+		at = at[4:]
+	}
+	sum = (s0 + s1) + (s2 + s3)
+	for _, a := range at {
+		if uint(a) >= uint(len(x)) {
+			return 0, false
+		}
+		sum += x[a]
+	}
+	return sum, true
+}
+
+// weigh is gather with weights.
+func weigh(at []uint32, weights, x []float64) (sum float64, ok bool) {
+	weights = weights[:len(at)]
+	for k, a := range at {
+		if uint(a) >= uint(len(x)) {
+			return 0, false
+		}
+		sum += float64(weights[k] * x[a])
+	}
+	return sum, true
+}
+
+// RankJob is the PageRank of one graph.
+//
+// Ranks are not kept to a sum of one. A walk that leaves a node without edges for anywhere
+// makes all ranks larger by one factor, since anywhere is also where walks begin: the steps leave
+// it out, and ranks are divided by their sum at the end. No step then needs a sum over all nodes.
+type RankJob struct {
+	c       Config
+	graph   *Graph // as it was given
+	in      *Graph // with edges turned round
+	bounds  []uint32
+	devices int
+
+	columns []uint32  // of edges, and one more, so that no rows begin behind them
+	weights []float64 // of edges, and one more
+	shares  []float64
+	start   []float64 // what nodes give before the first step
+	// given is what nodes give behind the last step and behind the one before.
+	given, before []float64
+	changes       []float64 // for each step those of the blocks
+	ranks         []float64
+	misses        []workload.Miss
+}
+
+func newRankJob(c Config) (*RankJob, error) {
+	g, err := c.graph()
+	if err != nil {
+		return nil, err
+	}
+	if c.Undirected {
+		g = g.Undirected()
+	}
+	return rankJob(c, g), nil
+}
+
+func rankJob(c Config, g *Graph) *RankJob {
+	n := g.Rows()
+	j := &RankJob{c: c, graph: g, in: g.Transposed(), devices: 1}
+	j.bounds = blocks(j.in.Starts)
+	j.columns, j.weights = append(j.in.Columns, 0), append(j.in.Values, 0)
+	j.shares, j.start, j.given, j.before = make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	for i := range n {
+		j.shares[i] = 1 / g.out(i)
+		j.start[i] = j.shares[i] / (1 - c.Damping)
+	}
+	j.changes = make([]float64, c.Steps*j.blocks())
+	return j
+}
+
+// out is the weight of all edges from a node, and one where there are none: nobody asks what such
+// a node gives.
+func (g *Graph) out(i int) float64 {
+	columns, values := g.Row(i)
+	sum := float64(len(columns))
+	if values != nil {
+		sum = 0
+		for _, v := range values {
+			sum += v
+		}
+	}
+	if sum == 0 {
+		return 1
+	}
+	return sum
+}
+
+func (j *RankJob) blocks() int { return len(j.bounds) - 1 }
+
+// Name says of which graph.
+func (j *RankJob) Name() string {
+	return fmt.Sprintf("network PageRank of %s, %d edges, %d steps", j.graph.Name, j.graph.Nonzeros(), j.c.Steps)
+}
+
+// Class is R: sums are those of rows and of blocks, which do not depend on devices.
+func (j *RankJob) Class() workload.Class { return workload.RowExact }
+
+// spread is how blocks of rows are dealt out.
+type spread struct {
+	bounds, starts []uint32
+}
+
+// rows is the rows of some blocks.
+func (s spread) rows(lo, hi int64) sched.Range {
+	return sched.Range{Lo: int64(s.bounds[lo]), Hi: int64(s.bounds[hi])}
+}
+
+// edges is the edges of some blocks.
+func (s spread) edges(lo, hi int64) sched.Range {
+	r := s.rows(lo, hi)
+	return sched.Range{Lo: int64(s.starts[r.Lo]), Hi: int64(s.starts[r.Hi])}
+}
+
+// slice is a use of the part of data that a range has, with so many bytes for each of it and for
+// more behind it.
+func slice(d graph.DataID, a graph.Access, r sched.Range, each, more int64) graph.Use {
+	return graph.Use{Data: d, Access: a, Offset: each * r.Lo, Bytes: each * (r.Len() + more)}
+}
+
+func (j *RankJob) spread() spread { return spread{j.bounds, j.in.Starts} }
+
+// Items are the blocks of rows. They have about as many edges each.
+func (j *RankJob) Items() sched.Items {
+	s, steps := j.spread(), int64(j.c.Steps)
+	each := int64(4) // bytes of an edge
+	if j.in.Values != nil {
+		each = 12
+	}
+	return sched.Items{
+		Extent: int64(j.blocks()),
+		Cost:   func(lo, hi int64) float64 { return cost(j.work(lo, hi)) },
+		Bytes: func(lo, hi int64) (in, out int64) {
+			if lo == hi {
+				return 0, 0
+			}
+			return each*s.edges(lo, hi).Len() + 8*steps*int64(j.in.Rows()), 8 * steps * s.rows(lo, hi).Len()
+		},
+	}
+}
+
+// work is the operations and bytes of a step for some blocks.
+func (j *RankJob) work(lo, hi int64) graph.Work {
+	s := j.spread()
+	rows, edges := float64(s.rows(lo, hi).Len()), float64(s.edges(lo, hi).Len())
+	bytes := 12 * edges
+	if j.in.Values != nil {
+		bytes += 8 * edges
+	}
+	return graph.Work{Ops: 2*edges + 6*rows, Bytes: bytes + 28*rows, Unit: graph.FP64}
+}
+
+// cost puts operations and bytes together, as cores have them: in the time of a byte from memory
+// a core does about four operations.
+func cost(w graph.Work) float64 { return w.Ops + 4*w.Bytes }
+
+// Place remembers how many devices there are.
+func (j *RankJob) Place(m *machine.Machine) error {
+	on, err := workload.Able(m, RankKernel)
+	j.devices = len(on)
+	return err
+}
+
+// Grain is how many blocks make a task at least: a device has one for each step, since all tasks
+// of a step wait for all of the one before.
+func (j *RankJob) Grain() int64 { return int64((j.blocks() + j.devices - 1) / j.devices) }
+
+// Whole is all steps as one task.
+func (j *RankJob) Whole() graph.Task {
+	t := j.task(0, int64(j.blocks()), 0)
+	one := t.Steps[0]
+	for range j.c.Steps - 1 {
+		t.Steps = append(t.Steps, one)
+	}
+	t.Work.Ops *= float64(j.c.Steps)
+	t.Work.Bytes *= float64(j.c.Steps)
+	return t
+}
+
+func (j *RankJob) task(lo, hi int64, step int) graph.Task {
+	rows := j.spread().rows(lo, hi)
+	p := rankParams{blocks: int(hi - lo), first: int(rows.Lo), rows: int(rows.Len()), all: j.in.Rows(), damping: j.c.Damping}
+	if j.in.Values != nil {
+		p.weighted = 1
+	}
+	return graph.Task{
+		Name:  fmt.Sprintf("step %d of rows %d-%d", step, rows.Lo, rows.Hi),
+		Steps: []graph.Step{graph.Step{Kernel: RankKernel, Launch: graph.Grid(hi - lo)}.With(p)},
+		Work:  j.work(lo, hi),
+	}
+}
+
+// Graph has a task for each step and range of blocks. A task reads what all nodes give, which the
+// tasks of the step before wrote.
+func (j *RankJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	var b graph.Builder
+	n, count := int64(j.in.Rows()), int64(j.blocks())
+	bounds := b.Data(graph.Data{Name: "bounds", Bytes: 4 * (count + 1), Input: true})
+	starts := b.Data(graph.Data{Name: "starts", Bytes: 4 * (n + 1), Input: true})
+	columns := b.Data(graph.Data{Name: "columns", Bytes: 4 * int64(len(j.columns)), Input: true})
+	weights := b.Data(graph.Data{Name: "weights", Bytes: 8 * int64(len(j.weights)), Input: true})
+	shares := b.Data(graph.Data{Name: "shares", Bytes: 8 * n, Input: true})
+	start := b.Data(graph.Data{Name: "start", Bytes: 8 * n, Input: true})
+	changes := b.Data(graph.Data{Name: "changes", Bytes: 8 * int64(len(j.changes)), Output: true})
+	// Steps write to each of two in turn; the last writes to the first.
+	var given [2]graph.DataID
+	for i, name := range []string{"given", "before"} {
+		given[i] = b.Data(graph.Data{Name: name, Bytes: 8 * n, Output: i == 0 || j.c.Steps > 1})
+	}
+	s := j.spread()
+	for step := range j.c.Steps {
+		to := (j.c.Steps - 1 - step) % 2
+		from := given[1-to]
+		if step == 0 {
+			from = start
+		}
+		for _, r := range ranges {
+			t := j.task(r.Lo, r.Hi, step)
+			rows, edges := s.rows(r.Lo, r.Hi), s.edges(r.Lo, r.Hi)
+			weight := slice(weights, graph.Read, edges, 8, 1)
+			if j.in.Values == nil {
+				weight = graph.Use{Data: weights, Access: graph.Read}
+			}
+			t.Uses = []graph.Use{
+				slice(bounds, graph.Read, r, 4, 1), slice(starts, graph.Read, rows, 4, 1), slice(columns, graph.Read, edges, 4, 1), weight,
+				{Data: from, Access: graph.Read}, slice(shares, graph.Read, rows, 8, 0),
+				slice(given[to], graph.Write, rows, 8, 0), slice(changes, graph.Write, sched.Range{Lo: int64(step)*count + r.Lo, Hi: int64(step)*count + r.Hi}, 8, 0),
+			}
+			b.Add(t)
+		}
+	}
+	return b.Build()
+}
+
+// Bind ties the graph and the ranks to the job's memory.
+func (j *RankJob) Bind() []weft.Binding {
+	out := []weft.Binding{
+		weft.Bind("bounds", j.bounds), weft.Bind("starts", j.in.Starts), weft.Bind("columns", j.columns), weft.Bind("weights", j.weights),
+		weft.Bind("shares", j.shares), weft.Bind("start", j.start), weft.Bind("given", j.given), weft.Bind("changes", j.changes),
+	}
+	if j.c.Steps > 1 {
+		out = append(out, weft.Bind("before", j.before))
+	}
+	return out
+}
+
+// Given is what each node gives along an edge of weight one behind the last step, in the job's
+// own memory: its rank but for a factor, divided by the weights of its edges.
+func (j *RankJob) Given() []float64 { return j.given }
+
+// Ranks are the ranks of all nodes, which have a sum of one.
+func (j *RankJob) Ranks() []float64 {
+	j.ranks = slices.Grow(j.ranks[:0], len(j.given))
+	sum := 0.
+	for i, g := range j.given {
+		rank := g / j.shares[i]
+		j.ranks = append(j.ranks, rank)
+		sum += rank
+	}
+	for i := range j.ranks {
+		j.ranks[i] /= sum
+	}
+	return j.ranks
+}
+
+// Residual is the sum of what ranks changed by in the last step, relative to their sum. All ranks
+// together are off by no more than twice it, divided by 1 - damping.
+func (j *RankJob) Residual() float64 {
+	change, sum := 0., 0.
+	for _, c := range j.changes[len(j.changes)-j.blocks():] {
+		change += c
+	}
+	for i, g := range j.given {
+		sum += g / j.shares[i]
+	}
+	return change / sum
+}
+
+// Unfinished is the reason why ranks are not as exact as was asked for.
+func (j *RankJob) Unfinished() error {
+	if r := j.Residual(); !(r <= j.c.Tolerance) {
+		return fmt.Errorf("%s: the residual is %.3g, and %.3g was asked for: %w", j.Name(), r, j.c.Tolerance, ErrUnfinished)
+	}
+	return nil
+}
+
+// Rate is edges a second.
+func (j *RankJob) Rate(d time.Duration) string {
+	return fmt.Sprintf("%.1f M edges/s", float64(j.in.Nonzeros())*float64(j.c.Steps)/d.Seconds()/1e6)
+}
+
+// Summary is the nodes with the highest ranks, and the residual.
+func (j *RankJob) Summary() string {
+	ranks := j.Ranks()
+	return fmt.Sprintf("residual %.3g, highest ranks %s", j.Residual(), highest(ranks, 3))
+}
+
+// highest says which nodes have the highest numbers, as in "5: 0.25, 7: 0.12".
+func highest(of []float64, count int) string {
+	var best []int
+	for i, x := range of {
+		if len(best) == count && !(x > of[best[count-1]]) {
+			continue
+		}
+		at := slices.IndexFunc(best, func(b int) bool { return x > of[b] })
+		if at < 0 {
+			at = len(best)
+		}
+		best = slices.Insert(best, at, i)
+		best = best[:min(len(best), count)]
+	}
+	var out []string
+	for _, b := range best {
+		out = append(out, fmt.Sprintf("%d: %.6g", b, of[b]))
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,209 @@
+package network_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload/network"
+)
+
+// row is a row of a graph as text, as in "0 3:2.5".
+func row(g *network.Graph, i int) string {
+	columns, values := g.Row(i)
+	var out []string
+	for k, c := range columns {
+		if values == nil {
+			out = append(out, fmt.Sprint(c))
+		} else {
+			out = append(out, fmt.Sprintf("%d:%v", c, values[k]))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func rows(g *network.Graph) string {
+	var out []string
+	for i := range g.Rows() {
+		out = append(out, row(g, i))
+	}
+	return strings.Join(out, "/")
+}
+
+func TestRead(t *testing.T) {
+	for _, c := range []struct{ format, text, want string }{
+		{"", "0 1\n1\t2\n", "1/2/"},
+		{"", "# one\n% two\n\n 2,0\r\n0 1\n0 1", "1//0"},
+		{network.Edges, "0 1 2.5\n1 0 1e3\n0 1 4", "1:4/0:1000"},
+		{"", "3 3", "///3"},
+		{"", "%%MatrixMarket matrix coordinate pattern symmetric\n% of three\n\n3 3 3\n2 1\n3 3\n3 1\n", "1 2/0/0 2"},
+		{"", "%%matrixmarket Matrix Coordinate Real General\n2 2 1\n1 2 0.5\n", "1:0.5/"},
+		{"", "%%MatrixMarket matrix coordinate integer general\n2 2 0\n", "/"},
+		{network.Metis, "% four\n4 3\n2\n1 3 4\n2\n%\n2\n\n", "1/0 2 3/1/1"},
+		{network.Metis, "3 1\n2\n1\n\n", "1/0/"},
+		{network.Metis, "2 1 111 2\n9 5 6 2 0.5\n9 5 6 1 0.5\n", "1:0.5/0:0.5"},
+		{network.Metis, "2 1 10\n7 2\n7 1", "1/0"},
+	} {
+		g, err := network.Read(strings.NewReader(c.text), c.format)
+		if err != nil {
+			t.Errorf("%q: %v", c.text, err)
+		} else if got := rows(g); got != c.want {
+			t.Errorf("%q is %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// Every mistake is refused with the line it is in.
+func TestReadRefuses(t *testing.T) {
+	const mtx, pattern = "%%MatrixMarket matrix coordinate real general\n", "%%MatrixMarket matrix coordinate pattern general\n"
+	for _, c := range []struct{ format, text, want string }{
+		{"", "", "line 0: bad graph: there are no edges"},
+		{"", "0 1\n\n0 x", `line 3: bad graph: the second node is "x": it must be a whole number from 0 to`},
+		{"", "0", "line 1: bad graph: the second node is missing"},
+		{"", "0 -1", `line 1: bad graph: the second node is "-1"`},
+		{"", "0 99999999999999999999", "line 1: bad graph: the second node"},
+		{"", "0 1\n0 1 2", "line 2: bad graph: some edges have weights"},
+		{"", "0 1 2\n0 1", "line 2: bad graph: some edges have weights"},
+		{"", "0 1 0", `line 1: bad graph: the weight is "0": it must be a positive`},
+		{"", "0 1 NaN", "positive finite"},
+		{"", "0 1 1e999", "positive finite"},
+		{"", "0 1 1 1", `line 1: bad graph: "1" is too much`},
+		{"", "0 100000000", "nearly all without an edge"},
+		{"", "%%MatrixMarket matrix array real general\n", "line 1: bad graph: it must be %%MatrixMarket matrix coordinate"},
+		{"", "%%MatrixMarket matrix coordinate complex general\n", `entries are "complex"`},
+		{"", "%%MatrixMarket matrix coordinate real hermitian\n", `the matrix is "hermitian"`},
+		{"", mtx, "sizes is missing"},
+		{"", mtx + "2 3 1\n1 1 1\n", "line 2: bad graph: 2 rows and 3 columns"},
+		{"", mtx + "0 0 0\n", "the number of rows"},
+		{"", mtx + "2 2\n", "the number of entries is missing"},
+		{"", mtx + "2 2 1 1\n", `"1" is too much`},
+		{"", mtx + "2 2 2000000000\n1 1 1\n", "promises 2000000000 entries, and the file has room for 1"},
+		{"", mtx + "134217728 134217728 1\n1 1 1\n", "nearly all without an edge"},
+		{"", mtx + "2 2 1\n1 3 1\n", `line 3: bad graph: the column is "3"`},
+		{"", mtx + "2 2 1\n0 1 1\n", `line 3: bad graph: the row is "0"`},
+		{"", mtx + "2 2 1\n1 1\n", "line 3: bad graph: the weight is missing"},
+		{"", pattern + "2 2 1\n1 1 5\n", `line 3: bad graph: "5" is too much`},
+		{"", pattern + "2 2 1\n1 1\n2 2\n", "line 4: bad graph: there are more than the 1"},
+		{"", pattern + "2 2 2\n1 1     \n", "the file ends after 1 of 2 entries"},
+		{network.Metis, "", "sizes is missing"},
+		{network.Metis, "2", "the number of edges is missing"},
+		{network.Metis, "2 1 2\n2\n1\n", "the form is"},
+		{network.Metis, "2 1 11 0\n2\n1\n", "the number of weights"},
+		{network.Metis, "1000000 1\n2\n1\n", "promises 1000000 nodes"},
+		{network.Metis, "2 1000000\n2\n1\n", "promises 1000000 edges"},
+		{network.Metis, "2 1\n2\n1\n2\n", "line 4: bad graph: there are more than the 2 nodes"},
+		{network.Metis, "3 1\n2\n1  \n", "the file ends after 2 of 3 nodes"},
+		{network.Metis, "2 1\n2\n3\n", `line 3: bad graph: a neighbour is "3"`},
+		{network.Metis, "2 1\n1\n1\n", "line 2: bad graph: node 1 is its own neighbour"},
+		{network.Metis, "3 1\n2\n1 3\n2\n", "more than the 1 edges"},
+		{network.Metis, "3 2 \n2\n1 \n\n   ", "lists 2 ends"},
+		{network.Metis, "3 1\n2\n3\n\n", "at both"},
+		{network.Metis, "2 1 1\n2 5\n1 6\n", "with one weight"},
+		{network.Metis, "2 1 1\n2\n1 6\n", "line 2: bad graph: the weight is missing"},
+		{network.Metis, "2 1 10\n\n7 1\n", "line 2: bad graph: a weight of the node is missing"},
+		{"gml", "", `no format "gml"`},
+	} {
+		g, err := network.Read(strings.NewReader(c.text), c.format)
+		if err == nil || !errors.Is(err, network.ErrGraph) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v, %v; want %q", c.text, g, err, c.want)
+		}
+	}
+}
+
+// Shipped graphs have the nodes and edges that are known, and a file is what it was.
+func TestOpen(t *testing.T) {
+	for name, want := range map[string][2]int{"karate": {34, 2 * 78}, "miserables": {77, 2 * 254}, "davis": {32, 2 * 89}} {
+		g := open(t, name)
+		if g.Rows() != want[0] || g.Nonzeros() != want[1] || g.Undirected() != g {
+			t.Errorf("%s has %d nodes and %d edges, want %v", name, g.Rows(), g.Nonzeros(), want)
+		}
+		if !slices.Contains(network.Shipped(), name) {
+			t.Errorf("%s is not among %v", name, network.Shipped())
+		}
+	}
+	file := filepath.Join(t.TempDir(), "two.metis")
+	if err := os.WriteFile(file, []byte("2 1\n2\n1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if g := open(t, file); rows(g) != "1/0" || g.Name != "two.metis" {
+		t.Errorf("%s: %q", g.Name, rows(g))
+	}
+}
+
+// Turned round, a graph has every edge the other way, and undirected both.
+func TestTurned(t *testing.T) {
+	g := workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader("0 1 3\n1 0 5\n1 2 1\n3 3 2\n"), ""))
+	if got, want := rows(g.Transposed()), "1:5/0:3/1:1/3:2"; got != want {
+		t.Errorf("transposed %q, want %q", got, want)
+	}
+	if got, want := rows(g.Undirected()), "1:5/0:5 2:1/1:1/3:2"; got != want {
+		t.Errorf("undirected %q, want %q", got, want)
+	}
+	if got := rows(g.Transposed().Transposed()); got != rows(g) {
+		t.Errorf("twice %q", got)
+	}
+}
+
+// R-MAT's edges are a function of the seed, its first rows have most of them, and numbers of
+// nodes that are no powers of two are all used.
+func TestRMAT(t *testing.T) {
+	g := workloadtest.New[*network.Graph](t)(network.RMAT(1000, 16, 7))
+	again := workloadtest.New[*network.Graph](t)(network.RMAT(1000, 16, 7))
+	other := workloadtest.New[*network.Graph](t)(network.RMAT(1000, 16, 8))
+	if rows(g) != rows(again) || rows(g) == rows(other) {
+		t.Error("edges are not those of the seed")
+	}
+	if g.Rows() != 1000 || g.Nonzeros() < 8000 || g.Nonzeros() > 16000 {
+		t.Errorf("%d nodes, %d edges", g.Rows(), g.Nonzeros())
+	}
+	// An edge begins in the first half with probability 0.57 + 0.19.
+	if part := float64(g.Starts[500]) / float64(g.Nonzeros()); part < 0.65 || part > 0.8 {
+		t.Errorf("%.3f of the edges begin in the first half", part)
+	}
+	if row(g, 0) == "" || slices.Max(g.Columns) < 900 {
+		t.Errorf("node 0 leads to %q, and no edge beyond %d", row(g, 0), slices.Max(g.Columns))
+	}
+	for _, bad := range [][2]int{{1, 4}, {10, 0}, {1 << 28, 1}, {1 << 20, 1 << 20}} {
+		if _, err := network.RMAT(bad[0], bad[1], 0); !errors.Is(err, network.ErrGraph) {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	for _, s := range []string{
+		"0 1\n1 2\n", "# x\n0 1 2.5\n", "%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n1 2 1\n3 3 1\n",
+		"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", "3 2\n2\n1 3\n2\n", "2 1 111 2\n9 5 6 2 1\n9 5 6 1 1\n", "2 1 1\n2 5\n1 5\n",
+	} {
+		for format := range uint8(4) {
+			f.Add(s, format)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string, format uint8) {
+		formats := []string{"", network.Edges, network.MatrixMarket, network.Metis}
+		g, err := network.Read(strings.NewReader(text), formats[format%4])
+		if err != nil {
+			if !errors.Is(err, network.ErrGraph) || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("%v", err)
+			}
+			return
+		}
+		if g.Rows() < 1 || int(g.Starts[g.Rows()]) != len(g.Columns) || g.Values != nil && len(g.Values) != len(g.Columns) {
+			t.Fatalf("%d rows, %d columns, %d values", g.Rows(), len(g.Columns), len(g.Values))
+		}
+		if g.Rows() > 1000 {
+			return
+		}
+		for i := range g.Rows() {
+			columns, _ := g.Row(i)
+			if !slices.IsSorted(columns) || len(slices.Compact(slices.Clone(columns))) != len(columns) || len(columns) > 0 && int(columns[len(columns)-1]) >= g.Rows() {
+				t.Fatalf("row %d is %v", i, columns)
+			}
+		}
+	})
+}
