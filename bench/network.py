@@ -65,8 +65,8 @@ def features(rows, cols):
 
 
 def medoids(dist, k, steps):
-    """k-medoids by turns from the first k nodes; of equal ones the first counts."""
-    at = list(range(k))
+    """k-medoids by turns from nodes with numbers equally far apart; of equal ones the first counts."""
+    at = [c * len(dist) // k for c in range(k)]
     for _ in range(steps):
         label = dist[:, at].argmin(1)
         for c in range(k):

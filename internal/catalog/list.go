@@ -19,6 +19,7 @@ import (
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
+	"github.com/weft-run/weft/workload/network"
 	"github.com/weft-run/weft/workload/protein/elastic"
 	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
@@ -213,6 +214,7 @@ var list = []Entry{
 		f.Uint32Var(&c.Seed, "seed", 1, "what particles are drawn from")
 		return order(&c, relativity.New)
 	}, Growth{[]string{"count"}, 1, 1 << 22}},
+	{"network", "rank, convolve or cluster the nodes of a graph", network.Funcs, networkFlags, Growth{[]string{"nodes"}, 1, 1 << 22}},
 }
 
 // enumerativeDefaults completes a problem by what flags leave open: 27 lines on a cubic surface,
@@ -233,6 +235,31 @@ func enumerativeDefaults(f *pflag.FlagSet, c *enumerative.Config, classes string
 	}
 	c.Classes, err = enumerative.ParseClasses(classes)
 	return err
+}
+
+func networkFlags(f *pflag.FlagSet) Order {
+	c := network.Config{}
+	f.StringVar(&c.Problem, "problem", network.PageRank, "pagerank, layers (of graph convolution), closeness or medoids")
+	f.StringVar(&c.Graph, "graph", "", "karate, miserables, davis, or a file of edges, MatrixMarket or METIS (R-MAT, or points)")
+	f.BoolVar(&c.Undirected, "undirected", false, "let edges of the graph count both ways for pagerank")
+	f.IntVar(&c.Nodes, "nodes", 1<<16, "nodes of R-MAT (closeness and medoids 2048 points in space)")
+	f.IntVar(&c.Edges, "edges", 0, "edges of R-MAT for each node (16)")
+	f.IntVar(&c.Steps, "steps", 0, "steps of pagerank (64) or medoids (8)")
+	f.Float64Var(&c.Damping, "damping", 0, "probability to follow an edge (0.85)")
+	f.Float64Var(&c.Tolerance, "tolerance", 0, "residual that ranks may have (1e-4)")
+	f.IntVar(&c.Features, "features", 0, "features of a node (64)")
+	f.IntVar(&c.Layers, "layers", 0, "layers of graph convolution (2)")
+	f.IntVar(&c.K, "k", 0, "medoids (8)")
+	f.Uint32Var(&c.Seed, "seed", 1, "what edges, points and features are drawn from")
+	return order(&c, network.New, func() {
+		switch {
+		case f.Changed("nodes"):
+		case c.Graph != "":
+			c.Nodes = 0
+		case c.Problem == network.Closeness || c.Problem == network.Medoids:
+			c.Nodes = 2048
+		}
+	})
 }
 
 // notZero refuses a zero that a workload would take for its default. Help does not say

@@ -62,3 +62,46 @@ func Convolve(ctx context.Context, rt *weft.Runtime, g *Graph, features workload
 	}
 	return j.Result(len(weights) - 1), nil
 }
+
+// Close returns the closeness of every node of a caller's graph by the lengths of paths, like
+// Rank. Edges count both ways, and weights do not count.
+func Close(ctx context.Context, rt *weft.Runtime, g *Graph) ([]float32, error) {
+	j, err := distances(g, Config{Problem: Closeness})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := workload.Call(ctx, rt, j, "network"); err != nil {
+		return nil, err
+	}
+	return j.close, nil
+}
+
+// Cluster returns k medoids of a caller's graph by the lengths of paths and for each node the
+// number of the nearest, like Close. The configuration says how many medoids and steps. It begins
+// with nodes whose numbers are equally far apart.
+func Cluster(ctx context.Context, rt *weft.Runtime, g *Graph, c Config) (medoids, labels []uint32, err error) {
+	j, err := distances(g, Config{Problem: Medoids, K: c.K, Steps: c.Steps})
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := workload.Call(ctx, rt, j, "network"); err != nil {
+		return nil, nil, err
+	}
+	medoids, labels = j.Medoids()
+	return medoids, labels, nil
+}
+
+// distances is the job of a caller's graph.
+func distances(g *Graph, c Config) (*DistanceJob, error) {
+	if err := g.valid(); err != nil {
+		return nil, err
+	}
+	if c = c.withDefaults(); g.Rows() > maxDense || g.Rows() < 2 {
+		return nil, fmt.Errorf("network: %s of %d nodes: %w: there must be 2 to %d", c.Problem, g.Rows(), ErrConfig, maxDense)
+	}
+	c.Nodes = g.Rows()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return distanceJob(c, g, nil), nil
+}

@@ -71,8 +71,8 @@ func (j *RankJob) Check() error {
 // Misses says what the last Check may have missed.
 func (j *RankJob) Misses() []workload.Miss { return j.misses }
 
-// checkedTerms is the number of products that Check of layers looks at, at most: about a second
-// on a core.
+// checkedTerms is the number of products that a Check looks at, at most: about a second on a
+// core.
 const checkedTerms = 1 << 29
 
 // Check computes the features of every node behind every layer again, in float64 from those before
@@ -151,3 +151,134 @@ func (j *LayersJob) checkNode(layer, node int, from []float32, roots []float64) 
 
 // Misses says what the last Check may have missed.
 func (j *LayersJob) Misses() []workload.Miss { return j.misses }
+
+// Check compares distances with those found another way: of points in float64, and of paths by
+// what makes them shortest, that a node is one edge farther than the nearest of its neighbours,
+// or has none that is reached; where there are many, those from some nodes that are drawn by the
+// seed. Closeness, labels and medoids are computed again in float64 from
+// the distances.
+func (j *DistanceJob) Check() error {
+	nodes := rand.New(rand.NewPCG(uint64(j.c.Seed), 1)).Perm(j.n)
+	nodes = nodes[:max(1, min(j.n, checkedTerms/(j.n+len(j.columns))))]
+	j.misses = []workload.Miss{{What: "distances of a node off by more than their rounding", Chance: 1 - float64(len(nodes))/float64(j.n)}}
+	err := workload.Sweep(len(nodes), func(lo, hi int) error {
+		for _, i := range nodes[lo:hi] {
+			row := j.distances[i*j.n : (i+1)*j.n]
+			if err := j.checkRow(i, row); err != nil {
+				return fmt.Errorf("%s: %w: %w", j.Name(), err, ErrWrong)
+			}
+		}
+		return nil
+	})
+	if err != nil || j.c.Problem == Closeness {
+		return err
+	}
+	if err := j.checkMedoids(); err != nil {
+		return fmt.Errorf("%s: %w: %w", j.Name(), err, ErrWrong)
+	}
+	return nil
+}
+
+func (j *DistanceJob) checkRow(i int, row []float32) error {
+	far := math.Inf(1)
+	if j.graph != nil {
+		far = float64(j.n)
+	}
+	sum, reached := 0., 0.
+	for k, d := range row {
+		if j.graph != nil {
+			want := far
+			columns, _ := j.graph.Row(k)
+			for _, c := range columns {
+				want = min(want, float64(row[c])+1)
+			}
+			if k == i {
+				want = 0
+			}
+			if float64(d) != want {
+				return fmt.Errorf("the distance from %d to %d is %v, want %v", i, k, d, want)
+			}
+		} else {
+			want := 0.
+			for x := range 3 {
+				want = math.Hypot(want, float64(j.points[3*i+x])-float64(j.points[3*k+x]))
+			}
+			if within := 4 * rounding.Unit * want; !rounding.Same(d, want, within) {
+				return fmt.Errorf("the distance from %d to %d is %v, want %v ± %.2g", i, k, d, want, within)
+			}
+		}
+		if k != i && float64(d) < far {
+			sum += float64(d)
+			reached++
+		}
+	}
+	if j.c.Problem != Closeness {
+		return nil
+	}
+	want := 0.
+	if sum > 0 {
+		want = reached / sum * reached / float64(j.n-1)
+	}
+	if within := rounding.Unit * (8 + 8*math.Sqrt(float64(j.n))) * want; !rounding.Same(j.close[i], want, within) {
+		return fmt.Errorf("the closeness of %d is %v, want %v ± %.2g", i, j.close[i], want, within)
+	}
+	return nil
+}
+
+// checkMedoids takes every step again from the medoids before it. Of nodes whose sums differ by
+// no more than rounding, any may be the medoid.
+func (j *DistanceJob) checkMedoids() error {
+	before := j.start
+	for s, medoids := range j.medoids {
+		members := make([][]int, j.c.K)
+		for i := range j.n {
+			l := j.nearest(i, before)
+			members[l] = append(members[l], i)
+		}
+		for l, in := range members {
+			got := int(medoids[l])
+			if len(in) == 0 {
+				if medoids[l] != before[l] {
+					return fmt.Errorf("medoid %d behind step %d is %d, and no node has it: want %d", l, s, got, before[l])
+				}
+				continue
+			}
+			best, own := math.Inf(1), math.NaN()
+			for _, i := range in {
+				sum := 0.
+				for _, k := range in {
+					sum += float64(j.distances[i*j.n+k])
+				}
+				best = min(best, sum)
+				if i == got {
+					own = sum
+				}
+			}
+			if within := rounding.Unit * (8 + 16*math.Sqrt(float64(len(in)))) * best; !(own <= best+within) {
+				return fmt.Errorf("medoid %d behind step %d is %d with a sum of %v, want %v ± %.2g", l, s, got, own, best, within)
+			}
+		}
+		before = medoids
+	}
+	for i, l := range j.labels {
+		if want := j.nearest(i, before); int(l) != want {
+			return fmt.Errorf("node %d is of medoid %d, want %d", i, l, want)
+		}
+	}
+	return nil
+}
+
+// nearest is the medoid nearest to a node, the first of equal ones.
+func (j *DistanceJob) nearest(node int, medoids []uint32) int {
+	best := 0
+	row := j.distances[node*j.n : (node+1)*j.n]
+	for l, m := range medoids {
+		if row[m] < row[medoids[best]] {
+			best = l
+		}
+	}
+	return best
+}
+
+// Misses says what the last Check may have missed.
+func (j *DistanceJob) Misses() []workload.Miss { return j.misses }

@@ -211,13 +211,13 @@ func New(c Config) (workload.Job, error) {
 	case Layers:
 		return newLayersJob(c)
 	}
-	return nil, nil
+	return newDistanceJob(c)
 }
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return signature.Funcs(kernels) }
 
-var kernels = []signature.Kernel{rankKernel, gatherKernel, transformKernel}
+var kernels = append([]signature.Kernel{rankKernel, gatherKernel, transformKernel}, distanceKernels...)
 
 // Streams of random numbers.
 const (

@@ -23,7 +23,12 @@ func numbers(j workload.Job) []byte {
 	case *network.LayersJob:
 		return workloadtest.Bytes(j.Result(1).Data)
 	}
-	panic(j.Name())
+	d := j.(*network.DistanceJob)
+	if c := d.Closeness(); c != nil {
+		return slices.Concat(workloadtest.Bytes(d.Distances().Data), workloadtest.Bytes(c))
+	}
+	medoids, labels := d.Medoids()
+	return slices.Concat(workloadtest.Bytes(medoids), workloadtest.Bytes(labels))
 }
 
 var configs = []network.Config{
@@ -32,6 +37,10 @@ var configs = []network.Config{
 	{Problem: network.PageRank, Graph: "davis", Steps: 2},
 	{Problem: network.Layers, Nodes: 300, Edges: 5, Features: 19, Seed: 2},
 	{Problem: network.Layers, Graph: "karate", Features: 8, Layers: 3},
+	{Problem: network.Closeness, Nodes: 203, Seed: 3},
+	{Problem: network.Closeness, Graph: "davis"},
+	{Problem: network.Medoids, Nodes: 151, K: 5, Seed: 4},
+	{Problem: network.Medoids, Graph: "miserables", K: 3, Steps: 4},
 }
 
 func TestJobOnDevices(t *testing.T) {
@@ -133,6 +142,52 @@ func TestLayers(t *testing.T) {
 	}
 }
 
+// Closeness and medoids are those of networkx and numpy.
+func TestDistances(t *testing.T) {
+	rt := workloadtest.Open(t, 2, network.Funcs())
+	for name, want := range references(t) {
+		if name == "directed" {
+			continue
+		}
+		g := open(t, name)
+		got, err := network.Close(t.Context(), rt, g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var numbers []float64
+		for _, v := range got {
+			numbers = append(numbers, float64(v))
+		}
+		near(t, name, numbers, want.Closeness, 1e-6)
+		medoids, labels, err := network.Cluster(t.Context(), rt, g, network.Config{K: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.EqualFunc(medoids, want.Medoids, func(a uint32, b int) bool { return int(a) == b }) ||
+			!slices.EqualFunc(labels, want.Labels, func(a uint32, b int) bool { return int(a) == b }) {
+			t.Errorf("%s: medoids %v and labels %v, want %v and %v", name, medoids, labels, want.Medoids, want.Labels)
+		}
+	}
+	if _, _, err := network.Cluster(t.Context(), rt, open(t, "karate"), network.Config{K: 35}); !errors.Is(err, network.ErrConfig) {
+		t.Errorf("35 medoids of 34 nodes: %v", err)
+	}
+}
+
+// Nodes that nothing joins are far, and closeness counts the part that is reached.
+func TestParts(t *testing.T) {
+	rt := workloadtest.Open(t, 2, network.Funcs())
+	g := workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader("0 1\n1 2\n3 4\n5 5\n"), ""))
+	got, err := network.Close(t.Context(), rt, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// networkx.closeness_centrality
+	want := []float32{2. / 3 * 2 / 5, 1. * 2 / 5, 2. / 3 * 2 / 5, 1. / 5, 1. / 5, 0}
+	if !slices.EqualFunc(got, want, func(a, b float32) bool { return math.Abs(float64(a-b)) < 1e-6 }) {
+		t.Errorf("closeness %v, want %v", got, want)
+	}
+}
+
 // A wrong number is found, in the last step and before it.
 func TestCheckFinds(t *testing.T) {
 	for _, c := range configs[:2] {
@@ -144,6 +199,24 @@ func TestCheckFinds(t *testing.T) {
 	last := j.Result(1).Data
 	workloadtest.Finds(t, network.Funcs(), j, "feature", func() { last[500] += 1e-4 }, network.ErrWrong)
 	workloadtest.Finds(t, network.Funcs(), j, "feature of the first layer", func() { j.Result(0).Data[40] += 1e-4 }, network.ErrWrong)
+}
+
+// A wrong distance, closeness, medoid or label is found.
+func TestCheckFindsDistances(t *testing.T) {
+	for _, c := range configs[5:] {
+		j := workloadtest.New[workload.Job](t)(network.New(c)).(*network.DistanceJob)
+		find := func(what string, spoil func()) {
+			workloadtest.Finds(t, network.Funcs(), j, what, spoil, network.ErrWrong)
+		}
+		find("distance", func() { j.Distances().Data[77] += 1e-5 })
+		if c.Problem == network.Closeness {
+			find("closeness", func() { j.Closeness()[9] *= 1 + 1e-4 })
+			continue
+		}
+		medoids, labels := j.Medoids()
+		find("medoid", func() { medoids[1] = (medoids[1] + 1) % 70 })
+		find("label", func() { labels[60] = (labels[60] + 1) % 3 })
+	}
 }
 
 // Too few steps are said to be, and calls take as many as are needed.
