@@ -1,12 +1,17 @@
 package workload_test
 
 import (
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/clifford"
 	"github.com/weft-run/weft/workload/enumerative"
+	graphs "github.com/weft-run/weft/workload/network"
 	"github.com/weft-run/weft/workload/relativity"
 )
 
@@ -119,5 +124,59 @@ func testRelativity(t *testing.T, rt *weft.Runtime) {
 	}
 	if p, err := relativity.Minkowski(t.Context(), rt, x, x); err != nil || math.Abs(p[0]-0.64) > 1e-15 || math.Abs(p[1]) > 1e-14 {
 		t.Errorf("products %v, %v", p, err)
+	}
+}
+
+// Ranks of a circle are equal, features of a complete graph are the mean of all, and the middle
+// of a path is its medoid and has the highest closeness.
+func testNetwork(t *testing.T, rt *weft.Runtime) {
+	const n = 101
+	of := func(format string, edge func(i, j int) bool) *graphs.Graph {
+		var text strings.Builder
+		for i := range n {
+			for j := range n {
+				if edge(i, j) {
+					fmt.Fprintf(&text, format, i, j)
+				}
+			}
+		}
+		g, err := graphs.Read(strings.NewReader(text.String()), graphs.Edges)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	ranks, err := graphs.Rank(t.Context(), rt, of("%d %d 2.5\n", func(i, j int) bool { return j == (i+1)%n }), graphs.Config{})
+	for i, r := range ranks {
+		if math.Abs(r-1./n) > 1e-12 {
+			t.Fatalf("rank %d on a circle is %v, want %v", i, r, 1./n)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := workload.Matrix{Rows: n, Cols: 2, Data: make([]float32, 2*n)}
+	one.Data[6], one.Data[7] = n, -n
+	same := workload.Matrix{Rows: 2, Cols: 2, Data: []float32{1, 0, 0, 1}}
+	got, err := graphs.Convolve(t.Context(), rt, of("%d %d\n", func(i, j int) bool { return i < j }), one, same)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if math.Abs(float64(got.At(i, 0))-1) > 1e-5 || got.At(i, 1) != 0 {
+			t.Fatalf("features of node %d are %v and %v, want 1 and 0", i, got.At(i, 0), got.At(i, 1))
+		}
+	}
+	path := of("%d %d\n", func(i, j int) bool { return j == i+1 })
+	closeness, err := graphs.Close(t.Context(), rt, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if middle := float64(closeness[n/2]); math.Abs(middle-100./2550) > 1e-7 || slices.Max(closeness) != closeness[n/2] {
+		t.Errorf("closeness in the middle of a path is %v", middle)
+	}
+	medoids, labels, err := graphs.Cluster(t.Context(), rt, path, graphs.Config{K: 1})
+	if err != nil || medoids[0] != n/2 || slices.Max(labels) != 0 {
+		t.Errorf("medoids %v of a path, labels %v: %v", medoids, labels, err)
 	}
 }

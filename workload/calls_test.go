@@ -24,6 +24,7 @@ import (
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
+	graphs "github.com/weft-run/weft/workload/network"
 	"github.com/weft-run/weft/workload/protein/elastic"
 	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
@@ -35,7 +36,7 @@ import (
 func funcs() map[string]weft.Func {
 	return workload.Funcs(
 		gemm.Funcs(), tropical.Funcs(), tropical.TrainFuncs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(),
-		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs(), elastic.Funcs(), phase.Funcs(), relativity.Funcs())
+		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs(), elastic.Funcs(), phase.Funcs(), relativity.Funcs(), graphs.Funcs())
 }
 
 // Every call is right on one CPU device and on three.
@@ -57,7 +58,7 @@ func testCalls(t *testing.T, rt *weft.Runtime) {
 		"automata": testAutomata,
 		"conv":     testConv,
 		"fisher":   testFisher, "fusion": testFusion, "landscape": testLandscape, "reduce": testReduce,
-		"reservoir": testReservoir, "enumerative": testEnumerative, "clifford": testClifford, "relativity": testRelativity,
+		"reservoir": testReservoir, "enumerative": testEnumerative, "clifford": testClifford, "relativity": testRelativity, "network": testNetwork,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, rt) })
 	}
@@ -94,6 +95,13 @@ func TestCallsName(t *testing.T) {
 		},
 		"relativity": func() error {
 			_, err := relativity.Minkowski(ctx, rt, make([]float64, 4), make([]float64, 4))
+			return err
+		},
+		"network": func() error {
+			g, err := graphs.Open("karate")
+			if err == nil {
+				_, err = graphs.Rank(ctx, rt, g, graphs.Config{})
+			}
 			return err
 		},
 		"enumerative": func() error {

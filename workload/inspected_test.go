@@ -11,6 +11,7 @@ import (
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
+	graphs "github.com/weft-run/weft/workload/network"
 	"github.com/weft-run/weft/workload/protein/elastic"
 	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
@@ -22,5 +23,5 @@ import (
 // Every workload says what its check may miss.
 var _ = []workload.Inspected{
 	(*automata.Job)(nil), (*clifford.Job)(nil), (*conv.Job)(nil), (*enumerative.Job)(nil), (*fisher.Job)(nil), (*fusion.Job)(nil), (*gemm.Job)(nil), (*landscape.Job)(nil), (*elastic.Job)(nil), (*phase.Job)(nil),
-	(*merkle.Job)(nil), (*reduce.Job)(nil), (*relativity.BodyJob)(nil), (*relativity.BoostJob)(nil), (*relativity.OrbitJob)(nil), (*reservoir.Job)(nil), (*reservoir.StreamJob)(nil), (*tropical.Job)(nil), (*tropical.TrainJob)(nil),
+	(*merkle.Job)(nil), (*graphs.RankJob)(nil), (*graphs.LayersJob)(nil), (*graphs.DistanceJob)(nil), (*reduce.Job)(nil), (*relativity.BodyJob)(nil), (*relativity.BoostJob)(nil), (*relativity.OrbitJob)(nil), (*reservoir.Job)(nil), (*reservoir.StreamJob)(nil), (*tropical.Job)(nil), (*tropical.TrainJob)(nil),
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
+	graphs "github.com/weft-run/weft/workload/network"
 	"github.com/weft-run/weft/workload/protein/elastic"
 	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
@@ -84,6 +85,10 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		make(relativity.New(relativity.Config{Problem: relativity.Orbits, Count: 10})),
 		make(relativity.New(relativity.Config{Problem: relativity.Boosts, Count: 10})),
 		make(relativity.New(relativity.Config{Problem: relativity.Bodies, Count: 10})),
+		make(graphs.New(graphs.Config{Problem: graphs.PageRank, Nodes: 100})),
+		make(graphs.New(graphs.Config{Problem: graphs.Layers, Nodes: 100})),
+		make(graphs.New(graphs.Config{Problem: graphs.Closeness, Nodes: 100})),
+		make(graphs.New(graphs.Config{Problem: graphs.Medoids, Graph: "karate"})),
 		make(enumerative.New(enumerative.Config{Problem: enumerative.Degree, K: 3, N: 15})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}, Split: conv.Rows})),
@@ -132,7 +137,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 			}
 		}
 	}
-	if want := 49; len(seen) != want && !testing.Short() {
+	if want := 58; len(seen) != want && !testing.Short() {
 		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
+	graphs "github.com/weft-run/weft/workload/network"
 	"github.com/weft-run/weft/workload/protein/elastic"
 	"github.com/weft-run/weft/workload/protein/phase"
 	"github.com/weft-run/weft/workload/reduce"
@@ -116,6 +117,22 @@ func samples(t *testing.T) []sample {
 			places, velocities := j.(*relativity.BodyJob).Result()
 			return workloadtest.Bytes(slices.Concat(places, velocities))
 		}})
+	}
+	for _, c := range []graphs.Config{
+		{Problem: graphs.PageRank, Nodes: 1003, Edges: 20, Steps: 7, Seed: 3}, // with rows of more than 256 edges
+		{Problem: graphs.PageRank, Graph: "miserables", Steps: 3},
+		{Problem: graphs.Layers, Nodes: 203, Features: 37, Seed: 3},
+		{Problem: graphs.Layers, Graph: "miserables", Features: 130, Layers: 1, Seed: 3},
+		{Problem: graphs.Closeness, Nodes: 203, Seed: 3},
+		{Problem: graphs.Closeness, Graph: "davis"},
+		{Problem: graphs.Medoids, Nodes: 203, Seed: 3},
+		{Problem: graphs.Medoids, Graph: "karate", K: 3},
+	} {
+		j, err := graphs.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sample{j, func() []byte { return graphNumbers(j) }})
 	}
 	for _, c := range []enumerative.Config{
 		{Problem: enumerative.Degree, K: 5, N: 16},
@@ -218,6 +235,22 @@ func samples(t *testing.T) []sample {
 		t.Fatal(err)
 	}
 	return append(out, sample{l, func() []byte { return workloadtest.Bytes(l.Result()) }})
+}
+
+// graphNumbers are what a job of package network computed.
+func graphNumbers(j workload.Job) []byte {
+	switch j := j.(type) {
+	case *graphs.RankJob:
+		return workloadtest.Bytes(append(slices.Clone(j.Given()), j.Residual()))
+	case *graphs.LayersJob:
+		return workloadtest.Bytes(j.Result(0).Data)
+	}
+	d := j.(*graphs.DistanceJob)
+	if c := d.Closeness(); c != nil {
+		return workloadtest.Bytes(slices.Concat(d.Distances().Data, c))
+	}
+	medoids, labels := d.Medoids()
+	return workloadtest.Bytes(slices.Concat(medoids, labels))
 }
 
 // kernelsIn finds the kernels of all workloads, and of further jobs, that have code in a

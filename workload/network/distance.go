@@ -16,25 +16,30 @@ import (
 var (
 	// DistancesKernel computes the distances from some points in space to all. Its arguments are
 	// three coordinates of all points, and rows of distances.
-	DistancesKernel = workload.With(graph.GoKernel("network.distances", 1))
+	DistancesKernel = distanceKernel("network.distances", "network_distances", 1, 1)
 	// PathsKernel computes the lengths of shortest paths from some nodes to all, in edges. A node
 	// that no path reaches is as far as there are nodes. Its arguments are starts of rows, columns,
 	// and rows of distances.
-	PathsKernel = workload.With(graph.GoKernel("network.paths", 1))
+	PathsKernel = distanceKernel("network.paths", "network_paths", 1, 1)
 	// ClosenessKernel computes the closeness of some nodes. Its arguments are rows of distances,
 	// and the closeness of these.
-	ClosenessKernel = workload.With(graph.GoKernel("network.closeness", 1))
+	ClosenessKernel = distanceKernel("network.closeness", "network_closeness", 1, 1)
 	// AssignKernel says for some nodes which medoid is the nearest, the first of equal ones. Its
 	// arguments are the medoids, rows of distances, and labels.
-	AssignKernel = workload.With(graph.GoKernel("network.assign", 1))
+	AssignKernel = distanceKernel("network.assign", "network_assign", 128, 64)
 	// SpreadKernel adds up for some nodes the distances to all with the same label. Its arguments
 	// are labels of all, rows of distances, and sums.
-	SpreadKernel = workload.With(graph.GoKernel("network.spread", 1))
+	SpreadKernel = distanceKernel("network.spread", "network_spread", 1, 1)
 	// MedoidsKernel says for each label which node with it has the smallest sum, the first of
 	// equal ones, and keeps the medoid of a label that no node has. Its arguments are labels, sums,
 	// medoids and the new medoids.
-	MedoidsKernel = workload.With(graph.GoKernel("network.medoids", 1))
+	MedoidsKernel = distanceKernel("network.medoids", "network_medoids", 1, 1)
 )
+
+// distanceKernel is a kernel with the rows that a block of threads and a group of invocations has.
+func distanceKernel(name, entry string, cuda, vulkan uint32) *graph.Kernel {
+	return workload.With(graph.GoKernel(name, 1), workload.PTX(ptx, entry, 128, cuda), workload.SPIRV(spirv, entry, 64, vulkan))
+}
 
 // distanceParams are the parameters of all kernels of distances.
 type distanceParams struct {

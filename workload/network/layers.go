@@ -19,10 +19,12 @@ var (
 	// GatherKernel adds up the features of neighbours for blocks of rows. Its arguments are the
 	// bounds of the blocks, the starts of their rows, neighbours and the factors of these,
 	// features of all nodes, and sums of the rows.
-	GatherKernel = workload.With(graph.GoKernel("network.gather", 1))
+	GatherKernel = workload.With(graph.GoKernel("network.gather", 1),
+		workload.PTX(ptx, "network_gather", 128), workload.SPIRV(spirv, "network_gather", 64))
 	// TransformKernel multiplies rows of features with weights and takes zero for what is
 	// negative. Its arguments are rows, weights, and rows.
-	TransformKernel = workload.With(graph.GoKernel("network.transform", transformRows))
+	TransformKernel = workload.With(graph.GoKernel("network.transform", transformRows),
+		workload.PTX(ptx, "network_transform", 128, 8), workload.SPIRV(spirv, "network_transform", 64, 8))
 )
 
 // transformRows is the number of rows of an item of TransformKernel: for each the weights are
@@ -90,8 +92,8 @@ func addScalar(to, row []float32, by float32) {
 
 // transformParams are the parameters of TransformKernel.
 type transformParams struct {
-	rows    int
-	in, out int // features of a row before and after
+	rows            int
+	inputs, outputs int // features of a row before and after
 }
 
 // product is the inner loop of TransformKernel.
@@ -104,19 +106,19 @@ var transformKernel = signature.Of(signature.Kernel{
 	Args: []signature.Arg{signature.In("rows", graph.F4), signature.In("weights", graph.F4), signature.Out("rows behind", graph.F4)},
 }, func(_ *weft.Call, p transformParams) (n signature.Need, err error) {
 	n.Items = signature.Parts(p.rows, transformRows)
-	n.Elements = [12]int64{signature.Product(p.rows, p.in), signature.Product(p.in, p.out), signature.Product(p.rows, p.out)}
-	return n, signature.Positive([]string{"rows", "in", "out"}, p.rows, p.in, p.out)
+	n.Elements = [12]int64{signature.Product(p.rows, p.inputs), signature.Product(p.inputs, p.outputs), signature.Product(p.rows, p.outputs)}
+	return n, signature.Positive([]string{"rows", "inputs", "outputs"}, p.rows, p.inputs, p.outputs)
 }, func(c *weft.Call, p transformParams, lo, hi int) {
-	from, weights, to := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])[:p.in*p.out], weft.View[float32](c.Args[2])
+	from, weights, to := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])[:p.inputs*p.outputs], weft.View[float32](c.Args[2])
 	scratch := packing.Get(panel.Scratch)
 	defer packing.Put(scratch)
 	for item := lo; item < hi && !c.Stopped(); item++ {
 		first := item * transformRows
 		rows := min(transformRows, p.rows-first)
-		product.Rows(to, from, weights, p.in, p.out, first, first+rows, *scratch)
-		for i, v := range to[first*p.out : (first+rows)*p.out] {
+		product.Rows(to, from, weights, p.inputs, p.outputs, first, first+rows, *scratch)
+		for i, v := range to[first*p.outputs : (first+rows)*p.outputs] {
 			if v < 0 { // and not what is not a number
-				to[first*p.out+i] = 0
+				to[first*p.outputs+i] = 0
 			}
 		}
 	}

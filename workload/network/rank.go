@@ -19,7 +19,8 @@ import (
 // node gave along each edge in the step before, the share of its rank that each node of the rows
 // gives along an edge of weight one, what they give now, and for each block the sum of what ranks
 // changed by.
-var RankKernel = workload.With(graph.GoKernel("network.rank", 1))
+var RankKernel = workload.With(graph.GoKernel("network.rank", 1),
+	workload.PTX(ptx, "network_rank", 128), workload.SPIRV(spirv, "network_rank", 64))
 
 // rankParams are the parameters of RankKernel.
 type rankParams struct {

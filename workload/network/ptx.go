@@ -1,0 +1,10 @@
+package network
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate go run github.com/weft-run/weft/cmd/weftparams .
+//go:generate ../ptx.sh network/network.cu
+//go:embed network.ptx
+var ptx []byte
