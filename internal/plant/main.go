@@ -120,6 +120,7 @@ var tests = map[string]string{
 	"fisher":      "TestBlocksAgree|TestClosedForm",
 	"clifford":    "TestProduct|TestAxioms|TestMatrices|TestWide|TestRotor",
 	"relativity":  "TestPrecession|TestFall|TestBoost|TestWide|TestCircle",
+	"network":     "TestRanks|TestLayers|TestDistances|TestParts|TestWide",
 	"enumerative": "TestVectors|TestLittlewoodRichardson",
 	"elastic":     "TestWide|TestJobModes|TestJobEqual",
 	"phase":       "TestWide|TestVectors|TestJobRight",
@@ -128,7 +129,7 @@ var tests = map[string]string{
 // What checks say of a wrong result.
 var verdicts = []string{
 	"not the product", "not the max-plus product", "not the trained network", "not the convolution", "not the reduction", "not the fused records",
-	"not the Fisher information", "not the integral", "not the multivectors", "not the particles", "not the game's cells", "not the landscape", "not the reservoir's states", "not the modes of the network", "not the phase states", "by the definition",
+	"not the Fisher information", "not the integral", "not the multivectors", "not the particles", "not the numbers of the graph", "not the game's cells", "not the landscape", "not the reservoir's states", "not the modes of the network", "not the phase states", "by the definition",
 }
 
 // test tests an error in Go or assembly, in a copy of the project that has it: the job's

@@ -55,7 +55,7 @@ var (
 	// ErrGraph is wrapped by errors about graphs and their files.
 	ErrGraph = errors.New("bad graph")
 	// ErrWrong is returned by the checks of jobs for results that are wrong.
-	ErrWrong = errors.New("not the result")
+	ErrWrong = errors.New("not the numbers of the graph")
 	// ErrUnfinished is wrapped by the error about too few steps.
 	ErrUnfinished = errors.New("too few steps")
 )
@@ -173,18 +173,22 @@ func (c Config) validRest(bad func(format string, args ...any) error) error {
 	return nil
 }
 
-// Bytes is the host memory that the job of a graph that is drawn takes at most. Nodes of a file
-// are unknown before it is read and not counted.
+// Bytes is the host memory that the job takes, but for what is needed while a graph is made: a
+// file is taken by what its header promises, or by its size.
 func (c Config) Bytes() float64 {
 	c = c.withDefaults()
 	n, edges := float64(c.Nodes), float64(c.Nodes)*float64(c.Edges)
+	if c.Graph != "" {
+		n, edges = promised(c.Graph)
+	}
 	switch c.Problem {
 	case PageRank:
-		return 16*edges + 60*n
+		blocks := min(n, fewBlocks+2+(edges+rowWork*n)/blockWork*2)
+		return 7*edges + 44*n + 9*float64(c.Steps)*blocks
 	case Layers:
-		return 40*edges + n*(40+4*float64(c.Features)*float64(c.Layers+1))
+		return 16*edges + n*(16+4*float64(c.Features)*float64(c.Layers+1)) + 4*float64(c.Layers)*float64(c.Features)*float64(c.Features)
 	}
-	return 4*n*n + 64*n
+	return 4*n*n + 64*n + 4*edges
 }
 
 // graph reads or draws the graph.

@@ -35,7 +35,7 @@ var configs = []network.Config{
 	{Problem: network.PageRank, Nodes: 700, Seed: 1},
 	{Problem: network.PageRank, Graph: "miserables", Steps: 1},
 	{Problem: network.PageRank, Graph: "davis", Steps: 2},
-	{Problem: network.Layers, Nodes: 300, Edges: 5, Features: 19, Seed: 2},
+	{Problem: network.Layers, Nodes: 300, Edges: 5, Features: 45, Seed: 2},
 	{Problem: network.Layers, Graph: "karate", Features: 8, Layers: 3},
 	{Problem: network.Closeness, Nodes: 203, Seed: 3},
 	{Problem: network.Closeness, Graph: "davis"},

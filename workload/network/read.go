@@ -62,6 +62,55 @@ func Open(name string) (*Graph, error) {
 	return parse(text, filepath.Base(name), formatOf(name, text))
 }
 
+// promised returns the nodes and edges that the header of a file promises, edges both ways where
+// they are, or that its size makes likely; none where there is no such file. Pipes are not read,
+// since they can be read once.
+func promised(name string) (nodes, edges float64) {
+	file, ok := shipped[name]
+	var text []byte
+	var size int64
+	if ok {
+		text, _ = shippedFiles.ReadFile("testdata/" + file) // the file is part of the program
+		size = int64(len(text))
+	} else {
+		file = name
+		f, err := safefile.OpenInput(name)
+		if err != nil {
+			return 0, 0
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil || !info.Mode().IsRegular() {
+			return 0, 0
+		}
+		text, _ = io.ReadAll(io.LimitReader(f, 1<<16)) // Open says what is wrong
+		size = info.Size()
+	}
+	format := formatOf(file, text)
+	l := &lines{rest: text}
+	both := format == Metis
+	if format == MatrixMarket {
+		l.next()
+		both = bytes.Contains(bytes.ToLower(l.line), []byte(" symmetric"))
+	}
+	const perEdge = 6 // bytes of a line at least
+	if format == Edges || !l.nextOf("%") {
+		return float64(size) / perEdge / 4, float64(size) / perEdge
+	}
+	n, err1 := l.number("", 0, MaxNodes)
+	if format == MatrixMarket {
+		l.word()
+	}
+	m, err2 := l.number("", 0, MaxEdges)
+	if err1 != nil || err2 != nil {
+		return 0, 0
+	}
+	if both {
+		m *= 2
+	}
+	return float64(n), float64(m)
+}
+
 // Read reads a graph in a format, or with "" in that of Edges or MatrixMarket as it begins.
 // Errors wrap [ErrGraph], but for those of reading.
 func Read(r io.Reader, format string) (*Graph, error) {

@@ -135,6 +135,29 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// What a header promises counts as memory before the file is read.
+func TestPromised(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.mtx":   "%%MatrixMarket matrix coordinate pattern symmetric\n% x\n1000000 1000000 1000000000\n1 1\n",
+		"b.graph": "% x\n1000000 1000000000\n",
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := (network.Config{Problem: network.PageRank, Graph: file}).Bytes(); got < 8e9 {
+			t.Errorf("%s takes %.3g bytes", name, got)
+		}
+		if _, err := network.Open(file); !errors.Is(err, network.ErrGraph) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := (network.Config{Problem: network.PageRank, Graph: filepath.Join(dir, "none")}).Bytes(); got != 0 {
+		t.Errorf("a file that is not there takes %v bytes", got)
+	}
+}
+
 // Turned round, a graph has every edge the other way, and undirected both.
 func TestTurned(t *testing.T) {
 	g := workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader("0 1 3\n1 0 5\n1 2 1\n3 3 2\n"), ""))
