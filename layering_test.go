@@ -150,6 +150,8 @@ var house = []room{
 		why: "parts of a protein are found from its network alone, before anything runs"},
 	{pkg: "workload/protein/elastic", imports: []string{".", "graph", "machine", "sched", "workload", "workload/protein", "workload/protein/network", "internal/host", "internal/signature", "internal/simd"},
 		why: portable},
+	{pkg: "workload/zk/field",
+		why: "arithmetic for GPUs is made from two primes and nothing else"},
 	{pkg: "examples/*", imports: []string{".", "graph"},
 		why: "an example shows what a program outside needs, which is the public face"},
 	{pkg: "internal/terminal", imports: []string{"graph", "machine", "internal/text"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"},
