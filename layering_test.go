@@ -150,6 +150,8 @@ var house = []room{
 		why: "parts of a protein are found from its network alone, before anything runs"},
 	{pkg: "workload/protein/elastic", imports: []string{".", "graph", "machine", "sched", "workload", "workload/protein", "workload/protein/network", "internal/host", "internal/signature", "internal/simd"},
 		why: portable},
+	{pkg: "workload/zk/ntt", imports: []string{".", "graph", "sched", "workload", "internal/philox", "internal/signature"}, modules: []string{"github.com/consensys/gnark-crypto"},
+		why: "the field and the roots are gnark-crypto's; the transform meets the runtime as any workload does"},
 	{pkg: "workload/zk/field",
 		why: "arithmetic for GPUs is made from two primes and nothing else"},
 	{pkg: "examples/*", imports: []string{".", "graph"},

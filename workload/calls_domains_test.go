@@ -3,9 +3,13 @@ package workload_test
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
+	"github.com/consensys/gnark-crypto/ecc/bn254/fr/fft"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload"
@@ -13,6 +17,7 @@ import (
 	"github.com/weft-run/weft/workload/enumerative"
 	graphs "github.com/weft-run/weft/workload/network"
 	"github.com/weft-run/weft/workload/relativity"
+	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
 // testEnumerative counts lines, of which formulas are known.
@@ -27,6 +32,39 @@ func testEnumerative(t *testing.T, rt *weft.Runtime) {
 		got, err := enumerative.Of(t.Context(), rt, enumerative.Config{Problem: enumerative.Degree, K: c.k, N: c.n})
 		if err != nil || got.Cmp(enumerative.DegreeOf(c.k, c.n)) != 0 {
 			t.Errorf("degree of Gr(%d,%d): %v, %v", c.k, c.n, got, err)
+		}
+	}
+}
+
+// testNTT evaluates a polynomial at powers of a root and finds its coefficients again.
+func testNTT(t *testing.T, rt *weft.Runtime) {
+	for _, n := range []int{1, 2, 8, 1 << 11} {
+		for _, coset := range []bool{false, true} {
+			x := make([]fr.Element, n)
+			for i := range x {
+				x[i].SetUint64(uint64(i)).Inverse(&x[i])
+			}
+			values, err := ntt.Of(t.Context(), rt, x, ntt.Transform{Coset: coset})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := fft.NewDomain(uint64(n), fft.WithoutPrecompute())
+			at := d.Generator
+			at.Exp(at, big.NewInt(int64(n-1)))
+			if coset {
+				at.Mul(&at, &d.FrMultiplicativeGen)
+			}
+			var want fr.Element
+			for i := n - 1; i >= 0; i-- {
+				want.Mul(&want, &at).Add(&want, &x[i])
+			}
+			if values[n-1] != want {
+				t.Errorf("the last of %d values, on a coset %v, is %v, want %v", n, coset, values[n-1], want)
+			}
+			back, err := ntt.Of(t.Context(), rt, values, ntt.Transform{Coset: coset, Inverse: true})
+			if err != nil || !slices.Equal(back, x) {
+				t.Errorf("%d coefficients, on a coset %v, are not found again: %v", n, coset, err)
+			}
 		}
 	}
 }

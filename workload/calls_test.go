@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
+
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/machine"
@@ -31,12 +33,13 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
+	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
 func funcs() map[string]weft.Func {
 	return workload.Funcs(
 		gemm.Funcs(), tropical.Funcs(), tropical.TrainFuncs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(),
-		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs(), elastic.Funcs(), phase.Funcs(), relativity.Funcs(), graphs.Funcs())
+		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs(), elastic.Funcs(), phase.Funcs(), relativity.Funcs(), graphs.Funcs(), ntt.Funcs())
 }
 
 // Every call is right on one CPU device and on three.
@@ -58,7 +61,7 @@ func testCalls(t *testing.T, rt *weft.Runtime) {
 		"automata": testAutomata,
 		"conv":     testConv,
 		"fisher":   testFisher, "fusion": testFusion, "landscape": testLandscape, "reduce": testReduce,
-		"reservoir": testReservoir, "enumerative": testEnumerative, "clifford": testClifford, "relativity": testRelativity, "network": testNetwork,
+		"reservoir": testReservoir, "enumerative": testEnumerative, "clifford": testClifford, "relativity": testRelativity, "network": testNetwork, "ntt": testNTT,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, rt) })
 	}
@@ -108,6 +111,7 @@ func TestCallsName(t *testing.T) {
 			_, err := enumerative.Of(ctx, rt, enumerative.Config{Problem: enumerative.Degree, K: 2, N: 4})
 			return err
 		},
+		"ntt":       func() error { _, err := ntt.Of(ctx, rt, make([]fr.Element, 4), ntt.Transform{}); return err },
 		"landscape": func() error { _, err := landscape.Of(ctx, rt, chain(5, 1)); return err },
 		"reduce":    func() error { _, err := reduce.Of(ctx, rt, "sum", make([]float32, 3)); return err },
 		"reservoir": func() error {

@@ -35,6 +35,7 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
+	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
 // sample is a job and what it computed.
@@ -145,6 +146,19 @@ func samples(t *testing.T) []sample {
 			t.Fatal(err)
 		}
 		out = append(out, sample{e, func() []byte { return append(workloadtest.Bytes(e.Sums()), e.Result().Bytes()...) }})
+	}
+	for _, c := range []ntt.Config{
+		{Log: 0, Transform: ntt.Transform{Coset: true}},
+		{Log: 5, Seed: 1},
+		{Log: 9, Seed: 2, Transform: ntt.Transform{Inverse: true, Coset: true}},
+		{Log: 11, Seed: 3, Transform: ntt.Transform{Coset: true}},
+		{Log: 14, Seed: 4, Transform: ntt.Transform{Inverse: true}},
+	} {
+		n, err := ntt.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sample{n, func() []byte { return workloadtest.Bytes(n.Result()) }})
 	}
 	fi, err := fisher.New(fisher.Config{Points: 1003, Features: 37, Blocks: 2, Seed: 3})
 	if err != nil {

@@ -1,0 +1,230 @@
+package ntt_test
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
+	"github.com/consensys/gnark-crypto/ecc/bn254/fr/fft"
+
+	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload/zk/ntt"
+)
+
+// transforms are all four.
+var transforms = []ntt.Transform{{}, {Inverse: true}, {Coset: true}, {Inverse: true, Coset: true}}
+
+// elements are numbers without a pattern, with 0, 1 and −1 among them.
+func elements(n int) []fr.Element {
+	out := make([]fr.Element, n)
+	for i := range out {
+		out[i].SetUint64(uint64(i) + 1)
+		out[i].Exp(out[i], big.NewInt(12345))
+	}
+	if n > 4 {
+		out[1].SetZero()
+		out[2].SetOne()
+		out[3].SetInt64(-1)
+	}
+	return out
+}
+
+// naive is the transform by its definition.
+func naive(x []fr.Element, t ntt.Transform) []fr.Element {
+	d := fft.NewDomain(uint64(len(x)), fft.WithoutPrecompute())
+	w, g := d.Generator, d.FrMultiplicativeGen
+	if !t.Coset {
+		g.SetOne()
+	}
+	out := make([]fr.Element, len(x))
+	for k := range out {
+		for n := range x {
+			// The power of x[n] in X[k] is (g w^k)^n, and in the inverse that of X[n] is w^(-kn), all
+			// of it by g^(-k).
+			var f fr.Element
+			if t.Inverse {
+				f.Exp(w, big.NewInt(int64(-k*n)))
+			} else {
+				f.Exp(w, big.NewInt(int64(k)))
+				f.Mul(&f, &g).Exp(f, big.NewInt(int64(n)))
+			}
+			out[k].Add(&out[k], f.Mul(&f, &x[n]))
+		}
+		if t.Inverse {
+			var f fr.Element
+			f.Exp(g, big.NewInt(int64(-k)))
+			out[k].Mul(&out[k], &f)
+			f.SetUint64(uint64(len(x)))
+			out[k].Div(&out[k], &f)
+		}
+	}
+	return out
+}
+
+// Short transforms are what the definition says, on one device and on three.
+func TestDefinition(t *testing.T) {
+	for _, devices := range []int{1, 3} {
+		rt := workloadtest.Open(t, devices, ntt.Funcs())
+		for n := 1; n <= 64; n *= 2 {
+			x := elements(n)
+			for _, tr := range transforms {
+				got, err := ntt.Of(t.Context(), rt, x, tr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := naive(x, tr); !slices.Equal(got, want) {
+					t.Errorf("%v of %d elements on %d devices: %v, want %v", tr, n, devices, got, want)
+				}
+			}
+		}
+	}
+}
+
+// sizes are the logs of transforms that tests try.
+func sizes() []int {
+	if testing.Short() {
+		return []int{8, 11}
+	}
+	return []int{7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
+}
+
+// All transforms are those of gnark-crypto, one pass or three, and the same bytes for every number of
+// devices.
+func TestJobOnDevices(t *testing.T) {
+	for _, log := range sizes() {
+		for i, tr := range transforms {
+			if log > 11 && i != log%4 { // the others have other factors alone
+				continue
+			}
+			workloadtest.Invariant(t, ntt.Funcs(),
+				func() (*ntt.Job, error) { return ntt.New(ntt.Config{Transform: tr, Log: log, Seed: 7}) },
+				func(j *ntt.Job) []byte { return workloadtest.Bytes(j.Result()) })
+		}
+	}
+}
+
+// A transform whose passes are three, on one device and on two.
+func TestLarge(t *testing.T) {
+	log := 20
+	if testing.Short() {
+		log = 19
+	}
+	for _, devices := range []int{1, 2} {
+		rt := workloadtest.Open(t, devices, ntt.Funcs())
+		j := workloadtest.New[*ntt.Job](t)(ntt.New(ntt.Config{Log: log, Seed: 3}))
+		workloadtest.Run(t, rt, j)
+		if err := j.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A graph for devices with memory of their own, which move columns before they transform
+// them, has the same result as one that reads them where they are; so has one of ranges that
+// are not alike.
+func TestGraphs(t *testing.T) {
+	rt := workloadtest.Open(t, 3, ntt.Funcs())
+	for _, log := range []int{2, 5, 11, 13} {
+		for _, tr := range transforms {
+			j := workloadtest.New[*ntt.Job](t)(ntt.New(ntt.Config{Transform: tr, Log: log, Seed: 5}))
+			rows := j.Items().Extent
+			cuts := []int64{0, max(rows/8, 1), max(rows/8, 1), rows * 5 / 8, rows}
+			var ranges []sched.Range
+			for i, hi := range cuts[1:] {
+				ranges = append(ranges, sched.Range{Lo: cuts[i], Hi: hi})
+			}
+			g, err := j.Graph(ranges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := rt.Run(t.Context(), g, j.Bind()...); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.Check(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// A transform and its inverse are nothing, and neither changes what it was given.
+func TestThereAndBack(t *testing.T) {
+	rt := workloadtest.Open(t, 2, ntt.Funcs())
+	x := elements(1 << 10)
+	for _, coset := range []bool{false, true} {
+		given := slices.Clone(x)
+		there, err := ntt.Of(t.Context(), rt, given, ntt.Transform{Coset: coset})
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := ntt.Of(t.Context(), rt, there, ntt.Transform{Inverse: true, Coset: coset})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(back, x) || !slices.Equal(given, x) || slices.Equal(there, x) {
+			t.Errorf("coset %v: there and back is something else, or what was given changed", coset)
+		}
+	}
+}
+
+// Any element that is off is found.
+func TestCheckFinds(t *testing.T) {
+	for _, at := range []int{0, 1, 1<<12 - 1} {
+		j := workloadtest.New[*ntt.Job](t)(ntt.New(ntt.Config{Log: 12, Seed: 1}))
+		workloadtest.Finds(t, ntt.Funcs(), j, fmt.Sprintf("element %d", at), func() { j.Result()[at][3] ^= 1 }, ntt.ErrWrong)
+	}
+}
+
+func TestRejects(t *testing.T) {
+	rt := workloadtest.Open(t, 1, ntt.Funcs())
+	large := make([]fr.Element, 4)
+	large[2] = fr.Element{0x43e1f593f0000001, 0x2833e84879b97091, 0xb85045b68181585d, 0x30644e72e131a029} // the prime
+	for _, x := range [][]fr.Element{nil, {}, make([]fr.Element, 3), make([]fr.Element, 5), make([]fr.Element, 1<<10-1), make([]fr.Element, 1<<10+1), large} {
+		_, err := ntt.Of(t.Context(), rt, x, ntt.Transform{})
+		if !errors.Is(err, ntt.ErrConfig) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%d elements: error %v", len(x), err)
+		}
+	}
+	for _, c := range []ntt.Config{{Log: -1}, {Log: 27}, {Log: 1, Elements: make([]fr.Element, 2)}} {
+		if _, err := ntt.New(c); !errors.Is(err, ntt.ErrConfig) {
+			t.Errorf("log %d: error %v", c.Log, err)
+		}
+	}
+	large[2][0]-- // the largest element
+	if _, err := ntt.Of(t.Context(), rt, large, ntt.Transform{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A job that was fed has its elements in the memory it was given, until they are back where
+// they were.
+func TestJobFed(t *testing.T) {
+	rt := workloadtest.Open(t, 1, ntt.Funcs())
+	j := workloadtest.New[*ntt.Job](t)(ntt.New(ntt.Config{Log: 6, Seed: 1}))
+	workloadtest.Run(t, rt, j)
+	want := slices.Clone(j.Result())
+	fed := make([]uint64, 4<<6)
+	restore, err := j.Feed(func(n int) ([]byte, error) { return workloadtest.Bytes(fed)[:n], nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if workloadtest.Run(t, rt, j); !slices.Equal(j.Result(), want) {
+		t.Error("a job that was fed has another result")
+	}
+	fed[0] ^= 1
+	if workloadtest.Run(t, rt, j); slices.Equal(j.Result(), want) {
+		t.Error("a job that was fed reads its own memory")
+	}
+	restore()
+	if workloadtest.Run(t, rt, j); !slices.Equal(j.Result(), want) {
+		t.Error("a job that was fed has another result afterwards")
+	}
+	if _, err := j.Feed(func(int) ([]byte, error) { return nil, errors.ErrUnsupported }); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("fed without memory: %v", err)
+	}
+}

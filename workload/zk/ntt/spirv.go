@@ -1,0 +1,9 @@
+package ntt
+
+import "embed"
+
+// spirv are the kernels for Vulkan.
+//
+//go:generate ../../spirv.sh ntt.comp
+//go:embed *.spv
+var spirv embed.FS
