@@ -3,7 +3,9 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -26,6 +28,7 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
+	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
 // list has the workloads in the order in which benchmarks run them. A new workload is
@@ -215,6 +218,15 @@ var list = []Entry{
 		return order(&c, relativity.New)
 	}, Growth{[]string{"count"}, 1, 1 << 22}},
 	{"network", "rank, convolve or cluster the nodes of a graph", network.Funcs, networkFlags, Growth{[]string{"nodes"}, 1, 1 << 22}},
+	{"ntt", "transform elements of a finite field, as proofs need it", ntt.Funcs, func(f *pflag.FlagSet) Order {
+		c := ntt.Config{}
+		f.IntVar(&c.Log, "log", 20, "elements are two to this power")
+		f.VarP(powerOfTwo{&c.Log}, "size", "s", "elements, a power of two, as 2^20 or 1048576")
+		f.BoolVar(&c.Inverse, "inverse", false, "from values to coefficients")
+		f.BoolVar(&c.Coset, "coset", false, "values on a coset of the roots of unity")
+		f.Uint32Var(&c.Seed, "seed", 1, "what the elements are drawn from")
+		return order(&c, ntt.New)
+	}, Growth{[]string{"log"}, 16, ntt.MaxLog}}, // 21 of 20 are twice the work, as 1.05 to the power 16 is
 }
 
 // enumerativeDefaults completes a problem by what flags leave open: 27 lines on a cubic surface,
@@ -289,6 +301,29 @@ func (a allSizes) Set(v string) error {
 
 func (a allSizes) String() string { return "" } // the flags of each say what it is
 func (a allSizes) Type() string   { return "int" }
+
+// powerOfTwo is a flag that sets the log of a number.
+type powerOfTwo struct{ log *int }
+
+func (p powerOfTwo) Set(v string) error {
+	if power, ok := strings.CutPrefix(v, "2^"); ok {
+		log, err := strconv.Atoi(power)
+		if err != nil || log < 0 {
+			return errors.New("it must be 2^ and a whole number, as 2^20")
+		}
+		*p.log = log
+		return nil
+	}
+	n, err := strconv.ParseUint(v, 10, 63)
+	if err != nil || bits.OnesCount64(n) != 1 {
+		return errors.New("it must be a power of two, as 2^20 or 1048576")
+	}
+	*p.log = bits.Len64(n) - 1
+	return nil
+}
+
+func (p powerOfTwo) String() string { return "" } // the flag of the log says what it is
+func (p powerOfTwo) Type() string   { return "number" }
 
 // matrixFlags adds the flags of a product of matrices. --size sets all three sizes.
 func matrixFlags(f *pflag.FlagSet, size int) *product.Config {

@@ -7,10 +7,10 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// Operations on words of 32 bits for a product and for a butterfly: a product, a sum and a
-// difference.
+// Operations on words of 32 bits for a product, which are 136 multiplications, their additions
+// and carries, and for a butterfly: a product, a sum and a difference.
 const (
-	mulOps       = 300
+	mulOps       = 600
 	butterflyOps = mulOps + 60
 )
 
