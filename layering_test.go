@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -233,6 +234,20 @@ func TestLayering(t *testing.T) {
 			t.Error(v)
 		}
 	})
+}
+
+// A program that imports the root package alone, or a workload that is no proof, does not have
+// gnark-crypto linked in.
+func TestDependencies(t *testing.T) {
+	for pkg, has := range map[string]bool{".": false, "./workload/...": true, "./workload/merkle": false, "./workload/zk/ntt": true} {
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", pkg).Output()
+		if err != nil {
+			t.Fatalf("go list -deps %s: %v", pkg, err)
+		}
+		if got := strings.Contains(string(out), "github.com/consensys/"); got != has {
+			t.Errorf("%s depends on gnark-crypto: %v, want %v", pkg, got, has)
+		}
+	}
 }
 
 // sources calls fn with every file of the module that is no test.
