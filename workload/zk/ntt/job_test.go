@@ -85,34 +85,36 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// sizes are the logs of transforms that tests try.
-func sizes() []int {
+// Transforms of all sizes that are quickly done are those of gnark-crypto.
+func TestSizes(t *testing.T) {
+	rt := workloadtest.Open(t, 2, ntt.Funcs())
+	most := 16
 	if testing.Short() {
-		return []int{8, 11}
+		most = 13
 	}
-	return []int{7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
-}
-
-// All transforms are those of gnark-crypto, one pass or three, and the same bytes for every number of
-// devices.
-func TestJobOnDevices(t *testing.T) {
-	for _, log := range sizes() {
-		for i, tr := range transforms {
-			if log > 11 && i != log%4 { // the others have other factors alone
-				continue
-			}
-			workloadtest.Invariant(t, ntt.Funcs(),
-				func() (*ntt.Job, error) { return ntt.New(ntt.Config{Transform: tr, Log: log, Seed: 7}) },
-				func(j *ntt.Job) []byte { return workloadtest.Bytes(j.Result()) })
+	for log := range most + 1 {
+		j := workloadtest.New[*ntt.Job](t)(ntt.New(ntt.Config{Transform: transforms[log%4], Log: log, Seed: 7}))
+		workloadtest.Run(t, rt, j)
+		if err := j.Check(); err != nil {
+			t.Error(err)
 		}
 	}
 }
 
-// A transform whose passes are three, on one device and on two.
+// The bytes are the same for every number of devices.
+func TestJobOnDevices(t *testing.T) {
+	for _, tr := range transforms {
+		workloadtest.Invariant(t, ntt.Funcs(),
+			func() (*ntt.Job, error) { return ntt.New(ntt.Config{Transform: tr, Log: 12, Seed: 7}) },
+			func(j *ntt.Job) []byte { return workloadtest.Bytes(j.Result()) })
+	}
+}
+
+// A transform whose passes are three, but for -short, on one device and on two.
 func TestLarge(t *testing.T) {
 	log := 20
 	if testing.Short() {
-		log = 19
+		log = 14
 	}
 	for _, devices := range []int{1, 2} {
 		rt := workloadtest.Open(t, devices, ntt.Funcs())

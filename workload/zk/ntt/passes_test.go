@@ -1,6 +1,7 @@
 package ntt
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/weft-run/weft"
@@ -33,7 +34,29 @@ func testPasses(t *testing.T, rt *weft.Runtime) {
 					t.Errorf("in passes of 2^%d at most, for %d ranges: %v", c.most, len(ranges), err)
 				}
 			}
+			inPlace(t, rt, j)
 		}
+	}
+}
+
+// inPlace computes a job's transform once more, of resident data.
+func inPlace(t *testing.T, rt *weft.Runtime, j *Job) {
+	t.Helper()
+	x, err := weft.Put(rt, "x", j.x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Release()
+	tr, err := newTransformer(rt, j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Release()
+	if _, err := tr.Do(t.Context(), x); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := x.Get(t.Context()); err != nil || !slices.Equal(got, j.out) {
+		t.Errorf("%s in passes of 2^%d at most is another in place: %v", j.Name(), j.most, err)
 	}
 }
 
