@@ -28,16 +28,19 @@ struct MoveParams {
 	unsigned to, to_stride;
 };
 
-INLINE Fr get(const u32 (*words)[Elements], u32 i) {
+// Behind every 32 words one is left out, or words 2, 16 and 256 apart would meet in banks.
+enum : u32 { Spread = Elements + Elements / 32 };
+
+INLINE Fr get(const u32 (*words)[Spread], u32 i) {
 	Fr x;
 	for (u32 w = 0; w < 8; w++)
-		x.v[w] = words[w][i];
+		x.v[w] = words[w][i + i / 32];
 	return x;
 }
 
-INLINE void put(u32 (*words)[Elements], u32 i, Fr x) {
+INLINE void put(u32 (*words)[Spread], u32 i, Fr x) {
 	for (u32 w = 0; w < 8; w++)
-		words[w][i] = x.v[w];
+		words[w][i + i / 32] = x.v[w];
 }
 
 // at is a power from a pair of tables.
@@ -46,7 +49,7 @@ INLINE Fr at(const Fr *table, u32 bits, u32 exponent) {
 }
 
 KERNEL(256, 2) ntt_pass(const Fr *__restrict before, Fr *__restrict after, const Fr *__restrict tables, PassParams p) {
-	__shared__ u32 words[8][Elements];
+	__shared__ u32 words[8][Spread];
 	u32 length = 1u << p.span, per = Elements >> p.span;
 	u32 log = p.size + p.shift, bits = (log + 1) / 2;
 	const Fr *roots = tables + Locals, *factor = roots + (1u << bits) + (1u << (log - bits));
