@@ -151,7 +151,7 @@ func (j *Job[P]) Hosted() workload.Job {
 
 // sum is the job's sum in a graph with this data.
 func (j *Job[P]) sum() Sum[P] {
-	s := Sum[P]{N: len(j.scalars), Cores: j.cores}
+	s := Sum[P]{N: len(j.scalars), Cores: j.cores, Hosted: j.hosted}
 	if j.hosted {
 		s.Most = callPoints * int64(max(j.cores, 1))
 	}

@@ -8,20 +8,15 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/workload"
 )
 
-// Kernels that add up a range of points. Their arguments are points, scalars and partial sums.
-var (
-	KernelG1 = graph.GoKernel("msm.g1")
-	KernelG2 = graph.GoKernel("msm.g2")
-)
+// The kernels for CPUs add up a range of points. Their arguments are points, scalars and partial
+// sums.
+var cpuG1, cpuG2 = cpuKernel("msm.g1"), cpuKernel("msm.g2")
 
-// rangeKernel is the kernel of a group.
-func rangeKernel[P Point]() *graph.Kernel {
-	if group[P]() == "G1" {
-		return KernelG1
-	}
-	return KernelG2
+func cpuKernel(name string) *graph.Kernel {
+	return workload.Only(name, graph.GoKernel(name).Impls[0])
 }
 
 // params are the parameters of the kernels that add up a range.

@@ -16,7 +16,8 @@
 // cuts take the same time.
 //
 // Files: msm.go (calls), bases.go (resident points), job.go (the job), sum.go (the tasks of a
-// sum in any graph), kernel.go (kernels), draw.go (points that are drawn), check.go and
+// sum in any graph), kernel.go (kernels for CPUs), gpu.go (steps for GPUs, whose kernels are in
+// curve.cuh and msm.cu, curve.glsl and msm.comp), draw.go (points that are drawn), check.go and
 // naive.go (references).
 package msm
 

@@ -1,6 +1,7 @@
 package msm
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 
@@ -24,9 +25,13 @@ type Sum[P Point] struct {
 	SumsFrom int64
 	// Cores is the largest number of cores that a CPU device has; 0 means one. See Cores.
 	Cores int
+	// Hosted says that all devices are CPUs: tasks have no steps for GPUs, and no memory for them.
+	Hosted bool
 	// Most is the largest number of points of a task; 0 means that a range is one task, up to
 	// what a device's memory should hold.
 	Most int64
+
+	window int // bits of a window on GPUs; 0 means that they follow from the number of points
 }
 
 // maxParts is the largest number of partial sums that come home.
@@ -93,7 +98,16 @@ func (s Sum[P]) task(lo, hi int64) graph.Task {
 	}
 	p := params{points: int(n), part: int(align)}
 	p.each = int(max(parts(parts(n, align), max(int64(s.Cores), 1)), parts(leastPoints, align)))
-	t.Steps = []graph.Step{graph.Step{Kernel: rangeKernel[P](), Launch: graph.Grid(p.items())}.With(p)}
+	cpu := cpuG1
+	if group[P]() == "G2" {
+		cpu = cpuG2
+	}
+	t.Steps = []graph.Step{graph.Step{Kernel: cpu, Launch: graph.Grid(p.items())}.With(p)}
+	if !s.Hosted {
+		var steps []graph.Step
+		steps, t.Workspace = gpuSteps[P](n, parts(n, align), cmp.Or(s.window, windowBits(n)))
+		t.Steps = append(t.Steps, steps...)
+	}
 	return t
 }
 

@@ -1,0 +1,10 @@
+package msm
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate go run github.com/weft-run/weft/cmd/weftparams .
+//go:generate ../../ptx.sh zk/msm/msm.cu
+//go:embed msm.ptx
+var ptx []byte
