@@ -1,0 +1,13 @@
+// Package zk proves that a prover knows a witness of a circuit, without telling it: Groth16
+// over the curve BN254, with circuits, keys and proofs of gnark. A [Prover] keeps a proving key
+// on the devices of a runtime. Of each proof gnark solves the circuit on the CPU; number-theoretic
+// transforms and multi-scalar multiplications are one graph of tasks over all devices. gnark's
+// groth16.Verify accepts the proof.
+//
+// A witness is secret: the memory that a proof takes for it is cleared when the proof is made,
+// and errors do not say its values.
+//
+// Files: prover.go (proofs), solve.go (solved circuits), graph.go (the tasks), kernel.go (what
+// they compute), key.go (keys and their files), witness.go (witnesses as JSON), circuits.go
+// (circuits that are shipped), job.go (a proof as a workload).
+package zk

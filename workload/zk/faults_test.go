@@ -1,0 +1,250 @@
+package zk
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	groth16 "github.com/consensys/gnark/backend/groth16/bn254"
+	"github.com/consensys/gnark/frontend"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
+)
+
+// counter is a source of random numbers that are none.
+type counter struct{ n byte }
+
+func (c *counter) Read(b []byte) (int, error) {
+	for i := range b {
+		c.n += 37
+		b[i] = c.n
+	}
+	return len(b), nil
+}
+
+// cubeCircuit commits to a secret, which gnark's commitments do beside the sums of a proof, and
+// has a public wire that is on no left side.
+type cubeCircuit struct {
+	X    frontend.Variable
+	Y, Z frontend.Variable `gnark:",public"`
+}
+
+func (c *cubeCircuit) Define(api frontend.API) error {
+	api.AssertIsEqual(api.Mul(c.X, c.X, c.X), c.Y)
+	x, err := api.(frontend.Committer).Commit(c.X, c.Y)
+	if err != nil {
+		return err
+	}
+	api.AssertIsDifferent(x, 0)
+	y, err := api.(frontend.Committer).Commit(api.Mul(c.X, 3), x)
+	if err != nil {
+		return err
+	}
+	api.AssertIsDifferent(y, c.Z)
+	return nil
+}
+
+func cube(t testing.TB) *statement {
+	return state(t, &cubeCircuit{}, &cubeCircuit{X: 3, Y: 27, Z: 5})
+}
+
+// With the same random numbers gnark's own prover makes the same bytes.
+func TestSameAsGnark(t *testing.T) {
+	old := rand.Reader
+	defer func() { rand.Reader = old }()
+	for name, s := range map[string]*statement{"mimc": shipped(t, Chain, 1, 5), "commitments": cube(t)} {
+		p, err := NewProver(workloadtest.Open(t, 2, Funcs()), s.ccs, &s.pk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.per = 1
+		write := func(proof *groth16.Proof, err error) []byte {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			if _, err := proof.WriteTo(&b); err != nil {
+				t.Fatal(err)
+			}
+			return b.Bytes()
+		}
+		rand.Reader = &counter{}
+		got, err := p.Prove(t.Context(), s.w)
+		ours := write(got, err)
+		rand.Reader = &counter{}
+		gnarks := write(groth16.Prove(s.ccs, &s.pk, s.w))
+		rand.Reader = old
+		if !bytes.Equal(ours, gnarks) {
+			t.Errorf("%s: the proof is %x, and gnark's %x", name, ours, gnarks)
+		}
+		again, err := p.Prove(t.Context(), s.w)
+		if bytes.Equal(write(again, err), ours) {
+			t.Errorf("%s: two proofs have the same random numbers", name)
+		}
+	}
+}
+
+// onFakes opens devices with memory of their own that follow a script.
+func onFakes(t *testing.T, script string) *weft.Runtime {
+	t.Helper()
+	o, err := fake.Parse("devices 2; memory 67108864; " + script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Funcs = Funcs()
+	drv, err := fake.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := weft.Open(t.Context(), weft.Options{Drivers: []driver.Driver{drv}, Partitioner: "equal", NoCalibrate: true, CacheDir: "off", Funcs: Funcs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close() })
+	return rt
+}
+
+// stages are the kernels of a proof.
+var stages = []string{"zk.coset", "zk.quotient", "zk.msm1", "zk.msm2", "zk.add1", "zk.add2"}
+
+// A proof that loses a device in any stage has the same bytes.
+func TestLostDevice(t *testing.T) {
+	s := shipped(t, Range, 2, 3)
+	p, err := NewProver(workloadtest.Open(t, 1, Funcs()), s.ccs, &s.pk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := s.proofBytes(t, p)
+	for _, kernel := range stages {
+		rt := onFakes(t, fmt.Sprintf("lose kernel %q times 1", kernel))
+		p, err := NewProver(rt, s.ccs, &s.pk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.proofBytes(t, p); !bytes.Equal(got, want) {
+			t.Errorf("a device that is lost in %s changes the proof", kernel)
+		}
+		if rt.Metrics().Losses == 0 {
+			t.Errorf("no device was lost in %s", kernel)
+		}
+	}
+}
+
+// A bit that is wrong in what any task computes makes gnark refuse the proof.
+func TestWrongPartial(t *testing.T) {
+	s := shipped(t, Range, 2, 3)
+	public := s.public(t)
+	for _, kernel := range stages {
+		var calls, flip atomic.Int64
+		right := Funcs()[kernel]
+		funcs := workload.Funcs(Funcs(), map[string]weft.Func{kernel: func(c *weft.Call, lo, hi int) {
+			right(c, lo, hi)
+			if out := c.Args[len(c.Args)-1]; calls.Add(1) == flip.Load() {
+				out[len(out)/3] ^= 4
+			}
+		}})
+		p, err := NewProver(workloadtest.Open(t, 2, funcs), s.ccs, &s.pk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.per = 1
+		s.proofBytes(t, p)
+		for i := range calls.Load() {
+			calls.Store(0)
+			flip.Store(i + 1)
+			proof, err := p.Prove(t.Context(), s.w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := groth16.Verify(proof, &s.vk, public); err == nil {
+				t.Errorf("a wrong bit in call %d of %s is not seen", i+1, kernel)
+			}
+		}
+	}
+}
+
+// A proof is cancelled with its context, and its values are cleared however it ends.
+func TestForgotten(t *testing.T) {
+	s := shipped(t, Range, 2, 3)
+	p, err := NewProver(workloadtest.Open(t, 2, Funcs()), s.ccs, &s.pk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &proving{shape: p.shape}
+	if err := v.begin(p, s.w); err != nil {
+		t.Fatal(err)
+	}
+	v.s.forget()
+	for _, xs := range [][]byte{workloadtest.Bytes(v.s.a), workloadtest.Bytes(v.s.b), workloadtest.Bytes(v.s.c), workloadtest.Bytes(v.s.all), workloadtest.Bytes(v.s.wires[0]), workloadtest.Bytes(v.s.wires[1]), workloadtest.Bytes(v.s.wires[2])} {
+		if len(xs) == 0 || len(bytes.Trim(xs, "\x00")) > 0 {
+			t.Error("values of the witness are left in memory")
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Prove(ctx, s.w); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// tasksOf is how many tasks devices have executed.
+func tasksOf(rt *weft.Runtime) (n int64) {
+	for _, d := range rt.Metrics().Devices {
+		n += int64(d.Tasks)
+	}
+	return n
+}
+
+// What is wrong with a witness or a key is said before devices work, and without secrets.
+func TestRefused(t *testing.T) {
+	s := shipped(t, Chain, 1, 5)
+	rt := workloadtest.Open(t, 1, Funcs())
+	refuse := func(err, is error, says string) {
+		t.Helper()
+		if !errors.Is(err, is) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want %v that says %q", err, is, says)
+		}
+	}
+	p, err := NewProver(rt, s.ccs, &s.pk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := tasksOf(rt)
+	wrong := state(t, &chainCircuit{links: 1}, &chainCircuit{links: 1, Start: 1234567, End: 7654321})
+	_, err = p.Prove(t.Context(), wrong.w)
+	refuse(err, ErrWitness, "does not satisfy the circuit")
+	if strings.Contains(err.Error(), "1234567") || strings.Contains(err.Error(), "7654321") || strings.Contains(err.Error(), "!=") {
+		t.Errorf("the error tells secrets: %v", err)
+	}
+	_, err = p.Prove(t.Context(), cube(t).w)
+	refuse(err, ErrWitness, "takes 2")
+	_, err = p.Prove(t.Context(), nil)
+	refuse(err, ErrWitness, "none")
+	large := shipped(t, Chain, 1, 6)
+	values, err := checkWitness(p.r1cs, large.w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range modulus.Bits() {
+		values[1][i] = uint64(w)
+	}
+	_, err = p.Prove(t.Context(), large.w)
+	refuse(err, ErrWitness, "value 1 is no scalar")
+	if after := tasksOf(rt); after != before {
+		t.Errorf("devices ran %d tasks for bad witnesses", after-before)
+	}
+	for _, other := range []*statement{shipped(t, Chain, 2, 5), shipped(t, Range, 5, 5), cube(t)} {
+		_, err = NewProver(rt, s.ccs, &other.pk)
+		refuse(err, ErrKey, "another circuit")
+	}
+}
