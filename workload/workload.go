@@ -125,6 +125,8 @@ type Result struct {
 	Predicted  time.Duration
 	// Variants are those that were compared, where the job is Varied.
 	Variants []Variant
+	// Rule says which devices take part at most, where the job is Ruled.
+	Rule string
 }
 
 // Hosted is the optional ability of a job to do the same work by another graph
@@ -271,6 +273,12 @@ func Feed(rt *weft.Runtime, j Job) (done func(), err error) {
 	}, nil
 }
 
+// Ruled is the optional ability of a job to bound by a rule of its own how many devices take part.
+type Ruled interface {
+	// Rule says in a few words what the rule is and what follows from it, after Place.
+	Rule() string
+}
+
 // Grained is the optional ability of a job to say below how many items a task
 // wastes time on what every task does anew.
 type Grained interface {
@@ -321,6 +329,9 @@ func run(ctx context.Context, rt *weft.Runtime, j Job, before []func(Job, *graph
 		}
 	}
 	var res Result
+	if r, ok := j.(Ruled); ok {
+		res.Rule = r.Rule()
+	}
 	if v, ok := j.(Varied); ok && !quick {
 		var err error
 		if res.Variants, err = v.Vary(pricer(ctx, rt)); err != nil {

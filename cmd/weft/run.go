@@ -315,8 +315,10 @@ func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result) 
 	if len(res.Partition.Ranges) > 0 { // a graph of the user's is not cut
 		fmt.Fprintf(b, "Partitioner %s, predicted completion %s, balance %.2f:\n", cmp.Or(l.options.Partitioner, sched.DefaultPartitioner), terminal.Short(res.Partition.Completion), res.Partition.Balance)
 	}
-	if res.Partition.Why != "" {
-		fmt.Fprintf(b, "  %s\n", res.Partition.Why)
+	for _, why := range []string{res.Rule, res.Partition.Why} {
+		if why != "" {
+			fmt.Fprintf(b, "  %s\n", why)
+		}
 	}
 	for i, r := range res.Partition.Ranges {
 		what := fmt.Sprintf("items %d to %d", r.Lo, r.Hi)
@@ -391,6 +393,7 @@ type liveReport struct {
 }
 
 type explanation struct {
+	Rule       string         `json:"rule,omitempty"` // of the workload's own
 	Split      string         `json:"split,omitempty"`
 	Prediction string         `json:"prediction"`
 	Variants   []variantRow   `json:"variants,omitempty"` // that were compared
@@ -430,7 +433,7 @@ type optionRow struct {
 // reasonsOf is the content of reasons as JSON.
 func reasonsOf(rt *weft.Runtime, res *workload.Result, why []sched.Explanation) *explanation {
 	m := rt.Machine()
-	e := &explanation{Split: res.Partition.Why, Prediction: res.Prediction.Why, Tuned: rt.Tuning()}
+	e := &explanation{Rule: res.Rule, Split: res.Partition.Why, Prediction: res.Prediction.Why, Tuned: rt.Tuning()}
 	for _, w := range res.Variants {
 		e.Variants = append(e.Variants, variantRow{w.Name, w.Predicted.Seconds(), w.Taken})
 	}

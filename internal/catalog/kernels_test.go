@@ -42,6 +42,7 @@ var variants = map[string][]string{
 	"clifford":    {"--count 1000", "--count 1000 --op rotor", "--count 1000 --op normalize --p 1 --q 3"},
 	"ntt":         {"--log 6", "--size 2^12 --inverse", "--size 1024 --coset"},
 	"enumerative": {"--k 2 --n 6", "--problem hypersurface --k 2 --n 6"},
+	"zk":          {"--constraints 300", "--constraints 130 --circuit range"},
 	"fisher":      {"--points 100 --features 5", "--points 100 --features 5 --blocks 2"},
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
+	"github.com/weft-run/weft/workload/zk"
 	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
@@ -227,6 +228,14 @@ var list = []Entry{
 		f.Uint32Var(&c.Seed, "seed", 1, "what the elements are drawn from")
 		return order(&c, ntt.New)
 	}, Growth{[]string{"log"}, 16, ntt.MaxLog}}, // 21 of 20 are twice the work, as 1.05 to the power 16 is
+	{"zk", "prove that a circuit has a witness, by Groth16", zk.Funcs, func(f *pflag.FlagSet) Order {
+		c := zk.Config{}
+		f.StringVar(&c.Circuit, "circuit", zk.Chain, "mimc (a chain of hashes), range (64-bit numbers) or merkle (leaves of a tree)")
+		f.IntVar(&c.Constraints, "constraints", 1<<14, "constraints, about; keys for them are made first")
+		f.BoolVar(&c.VerifyEach, "verify-each", false, "have gnark verify every proof, not the last one only")
+		f.Uint64Var(&c.Seed, "seed", 1, "what the witness is drawn from")
+		return order(&c, zk.New)
+	}, Growth{[]string{"constraints"}, 1, 1 << 20}},
 }
 
 // enumerativeDefaults completes a problem by what flags leave open: 27 lines on a cubic surface,

@@ -23,7 +23,7 @@ import (
 func init() { logger.Disable() }
 
 // ErrConfig is wrapped by every error of Validate.
-var ErrConfig = errors.New("bad proof")
+var ErrConfig = errors.New("bad circuit")
 
 // The circuits that are shipped.
 const (

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"unsafe"
 
 	groth16 "github.com/consensys/gnark/backend/groth16/bn254"
 	"github.com/consensys/gnark/frontend"
@@ -173,21 +175,51 @@ func TestWrongPartial(t *testing.T) {
 	}
 }
 
-// A proof is cancelled with its context, and its values are cleared however it ends.
+// Scalars that tasks have read or written in host memory are cleared after a proof, however it
+// ends.
 func TestForgotten(t *testing.T) {
 	s := shipped(t, Range, 2, 3)
-	p, err := NewProver(workloadtest.Open(t, 2, Funcs()), s.ccs, &s.pk)
+	var seen sync.Map // memory of scalars: its length by a pointer to it
+	var fail atomic.Bool
+	funcs := Funcs()
+	for name, fn := range Funcs() {
+		funcs[name] = func(c *weft.Call, lo, hi int) {
+			fn(c, lo, hi)
+			scalars := c.Args[:0]
+			switch name {
+			case "zk.coset", "zk.quotient":
+				scalars = c.Args
+			case "zk.msm1", "zk.msm2":
+				scalars = c.Args[1:2]
+			}
+			for _, x := range scalars {
+				seen.Store(&x[0], len(x))
+			}
+			if name == "zk.quotient" && fail.Load() {
+				c.Fail(errors.New("for a test"))
+			}
+		}
+	}
+	p, err := NewProver(workloadtest.Open(t, 2, funcs), s.ccs, &s.pk)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &proving{shape: p.shape}
-	if err := v.begin(p, s.w); err != nil {
-		t.Fatal(err)
-	}
-	v.s.forget()
-	for _, xs := range [][]byte{workloadtest.Bytes(v.s.a), workloadtest.Bytes(v.s.b), workloadtest.Bytes(v.s.c), workloadtest.Bytes(v.s.all), workloadtest.Bytes(v.s.wires[0]), workloadtest.Bytes(v.s.wires[1]), workloadtest.Bytes(v.s.wires[2])} {
-		if len(xs) == 0 || len(bytes.Trim(xs, "\x00")) > 0 {
-			t.Error("values of the witness are left in memory")
+	for _, fails := range []bool{false, true} {
+		fail.Store(fails)
+		seen.Clear()
+		if _, err := p.Prove(t.Context(), s.w); (err != nil) != fails {
+			t.Fatal(err)
+		}
+		n := 0
+		seen.Range(func(at, length any) bool {
+			n++
+			if left := bytes.Trim(unsafe.Slice(at.(*byte), length.(int)), "\x00"); len(left) > 0 {
+				t.Errorf("%d bytes of a witness are left in memory", len(left))
+			}
+			return true
+		})
+		if n < 7 {
+			t.Errorf("%d pieces of memory were seen", n)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

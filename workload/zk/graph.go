@@ -1,9 +1,11 @@
 package zk
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
@@ -36,9 +38,12 @@ type shape struct {
 	constraints int
 	log         int // of the roots of unity
 	sums        [numSums]sum
-	// per is perDevice but in tests. devices is how many there are, and cores the most
-	// that one of them has; 0 before Place.
-	per, devices, cores int
+	per         int // perDevice but in tests
+	// What Place says: how many devices there are, the most cores that one has, which devices
+	// alone take part, nil for any, and whether all compute in host memory.
+	devices, cores int
+	only           []string
+	hosted         bool
 }
 
 func newShape(constraints, log int, points [numSums]int) shape {
@@ -56,15 +61,40 @@ func newShape(constraints, log int, points [numSums]int) shape {
 // size is the number of roots of unity.
 func (s *shape) size() int { return 1 << s.log }
 
-// Place tells the devices there are.
+// Place tells the devices there are. Where fewer than all take part, GPUs go first. One that
+// works alone is chosen when the work is cut.
 func (s *shape) Place(m *machine.Machine) error {
-	s.devices, s.cores = len(m.Devices), 1
-	for i := range m.Devices {
-		if d := &m.Devices[i]; d.Kind == machine.CPU {
+	s.devices, s.cores, s.only, s.hosted = len(m.Devices), 1, nil, true
+	for _, d := range m.Devices {
+		if d.Kind == machine.CPU {
 			s.cores = max(s.cores, d.ComputeUnits)
+		}
+		s.hosted = s.hosted && d.HostMemory
+	}
+	if k := s.shares(); k > 1 && k < s.devices {
+		best := slices.Clone(m.Devices)
+		slices.SortStableFunc(best, func(a, b machine.Device) int { return cmp.Compare(rank(a), rank(b)) })
+		for _, d := range best[:k] {
+			s.only = append(s.only, d.Name)
 		}
 	}
 	return nil
+}
+
+// rank is 0 for devices that are to take part first.
+func rank(d machine.Device) int {
+	switch d.Kind {
+	case machine.Discrete:
+		return 0
+	case machine.CPU:
+		return 2
+	}
+	return 1
+}
+
+// Rule says how many devices take part at most.
+func (s *shape) Rule() string {
+	return fmt.Sprintf("one device for each %d constraints: at most %d of %d", s.per, s.shares(), max(s.devices, 1))
 }
 
 // finer is how many times finer than one share for each device the constraints are cut where
@@ -86,9 +116,9 @@ func (s *shape) Items() sched.Items {
 	return sched.Items{Extent: int64(s.constraints), Align: int64((s.constraints + k - 1) / k)}
 }
 
-// Grain is half of a share: sums of few points take longer for each.
+// Grain is most of a share: sums of few points take longer for each.
 func (s *shape) Grain() int64 {
-	return int64(max(1, s.constraints/(2*s.shares())))
+	return int64(max(1, s.constraints*3/(4*s.shares())))
 }
 
 // multiply is how many operations on 32-bit integers a product of scalars or coordinates takes.
@@ -115,9 +145,9 @@ func (m *sum) work(n int) graph.Work {
 
 func (m *sum) kernels() (sums, add *graph.Kernel) {
 	if m.second {
-		return SumKernel2, AddKernel2
+		return sumKernel2, addKernel2
 	}
-	return SumKernel1, AddKernel1
+	return sumKernel1, addKernel1
 }
 
 func (m *sum) pointBytes() int64 {
@@ -149,7 +179,7 @@ func (s *shape) sumStep(m *sum, n, parts int) graph.Step {
 // of the five sums a task for each range of constraints, which takes as large a part of the
 // points, and one that adds these up. Sums that need no quotient run beside the transforms.
 func (s *shape) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
+	b := placed{on: graph.Constraint{Only: s.only}}
 	scalars := map[string]graph.DataID{"quotient": s.transforms(&b)}
 	for i := range s.sums {
 		m := &s.sums[i]
@@ -164,35 +194,48 @@ func (s *shape) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	return b.Build()
 }
 
-// transforms adds the tasks that make the quotient.
-func (s *shape) transforms(b *graph.Builder) graph.DataID {
+// placed is a builder of tasks for some devices.
+type placed struct {
+	graph.Builder
+	on graph.Constraint
+}
+
+// Add adds a task.
+func (b *placed) Add(t graph.Task) {
+	t.On = b.on
+	b.Builder.Add(t)
+}
+
+// transforms adds the tasks that make the quotient. In host memory what they make is the
+// prover's, so that it can be cleared.
+func (s *shape) transforms(b *placed) graph.DataID {
 	n := int64(s.size()) * scalarBytes
 	quotient := graph.Task{
 		Name:     "quotient",
-		Steps:    []graph.Step{graph.Step{Kernel: QuotientKernel, Launch: graph.Grid(1)}.With(transformParams{s.log})},
+		Steps:    []graph.Step{graph.Step{Kernel: quotientKernel, Launch: graph.Grid(1)}.With(transformParams{s.log})},
 		Work:     s.transformWork(1),
 		Priority: 3,
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		in := b.Data(graph.Data{Name: name, Bytes: n, Input: true})
-		out := b.Data(graph.Data{Name: name + " on the coset", Bytes: n, Tolerance: graph.SameBytes})
+		out := b.Data(graph.Data{Name: name + " on the coset", Bytes: n, Output: s.hosted, Tolerance: graph.SameBytes})
 		b.Add(graph.Task{
 			Name:     "transform " + name,
-			Steps:    []graph.Step{graph.Step{Kernel: CosetKernel, Launch: graph.Grid(1)}.With(transformParams{s.log})},
+			Steps:    []graph.Step{graph.Step{Kernel: cosetKernel, Launch: graph.Grid(1)}.With(transformParams{s.log})},
 			Uses:     []graph.Use{{Data: in, Access: graph.Read}, {Data: out, Access: graph.Write}},
 			Work:     s.transformWork(2),
 			Priority: 3,
 		})
 		quotient.Uses = append(quotient.Uses, graph.Use{Data: out, Access: graph.Read})
 	}
-	h := b.Data(graph.Data{Name: "quotient", Bytes: n, Tolerance: graph.SameBytes})
+	h := b.Data(graph.Data{Name: "quotient", Bytes: n, Output: s.hosted, Tolerance: graph.SameBytes})
 	quotient.Uses = append(quotient.Uses, graph.Use{Data: h, Access: graph.Write})
 	b.Add(quotient)
 	return h
 }
 
 // addSum adds the tasks of a sum.
-func (s *shape) addSum(b *graph.Builder, m *sum, scalars graph.DataID, ranges []sched.Range) {
+func (s *shape) addSum(b *placed, m *sum, scalars graph.DataID, ranges []sched.Range) {
 	type share struct{ lo, hi, parts int }
 	var shares []share
 	parts := 0

@@ -30,34 +30,34 @@ const (
 )
 
 var (
-	// CosetKernel takes the values of a polynomial on the roots of unity to those on their
+	// cosetKernel takes the values of a polynomial on the roots of unity to those on their
 	// coset. Its arguments are both.
-	CosetKernel = graph.GoKernel("zk.coset")
-	// QuotientKernel divides ab − c by the polynomial that is zero on the roots of unity. Its
+	cosetKernel = graph.GoKernel("zk.coset")
+	// quotientKernel divides ab − c by the polynomial that is zero on the roots of unity. Its
 	// arguments are the values of a, b and c on the coset, and the coefficients of the quotient
 	// in the order of a proving key, which is that of reversed bits.
-	QuotientKernel = graph.GoKernel("zk.quotient")
-	// SumKernel1 and SumKernel2 multiply points of G1 and G2 by scalars and add them up. Their
+	quotientKernel = graph.GoKernel("zk.quotient")
+	// sumKernel1 and sumKernel2 multiply points of G1 and G2 by scalars and add them up. Their
 	// arguments are points, scalars and sums of parts; the grid is the parts.
-	SumKernel1 = graph.GoKernel("zk.msm1")
-	SumKernel2 = graph.GoKernel("zk.msm2")
-	// AddKernel1 and AddKernel2 add up points of G1 and G2. Their arguments are points and
+	sumKernel1 = graph.GoKernel("zk.msm1")
+	sumKernel2 = graph.GoKernel("zk.msm2")
+	// addKernel1 and addKernel2 add up points of G1 and G2. Their arguments are points and
 	// their sum.
-	AddKernel1 = graph.GoKernel("zk.add1")
-	AddKernel2 = graph.GoKernel("zk.add2")
+	addKernel1 = graph.GoKernel("zk.add1")
+	addKernel2 = graph.GoKernel("zk.add2")
 )
 
-// transformParams are the parameters of CosetKernel and QuotientKernel.
+// transformParams are the parameters of cosetKernel and quotientKernel.
 type transformParams struct {
 	log int // of the number of values, to base 2
 }
 
-// sumParams are the parameters of SumKernel1 and SumKernel2.
+// sumParams are the parameters of sumKernel1 and sumKernel2.
 type sumParams struct {
 	n, parts int // points, and parts that they are added up in
 }
 
-// addParams are the parameters of AddKernel1 and AddKernel2.
+// addParams are the parameters of addKernel1 and addKernel2.
 type addParams struct {
 	n int // points
 }

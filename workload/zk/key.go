@@ -1,12 +1,23 @@
 package zk
 
 import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/consensys/gnark-crypto/ecc"
+	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
 	"github.com/consensys/gnark-crypto/ecc/bn254/fr/fft"
 	groth16 "github.com/consensys/gnark/backend/groth16/bn254"
+	"github.com/consensys/gnark/backend/witness"
 	"github.com/consensys/gnark/constraint"
 	cs "github.com/consensys/gnark/constraint/bn254"
 )
@@ -87,4 +98,191 @@ func count(xs []bool) (n int) {
 		}
 	}
 	return n
+}
+
+// Keys are a circuit with what a setup made for it.
+type Keys struct {
+	Circuit   *cs.R1CS
+	Proving   *groth16.ProvingKey
+	Verifying *groth16.VerifyingKey
+}
+
+// Setup makes keys for a circuit in this process. They are for tests only: whoever makes them
+// could keep the random numbers that they are made of, and prove with these what is not so. Keys
+// for other uses come from a ceremony of many, such as gnark's mpcsetup.
+func Setup(circuit constraint.ConstraintSystem) (*Keys, error) {
+	r1cs, ok := circuit.(*cs.R1CS)
+	if !ok || r1cs.Type != constraint.SystemR1CS {
+		return nil, fmt.Errorf("zk: the circuit is %T: compile it with r1cs.NewBuilder for BN254", circuit)
+	}
+	k := &Keys{r1cs, new(groth16.ProvingKey), new(groth16.VerifyingKey)}
+	if err := groth16.Setup(r1cs, k.Proving, k.Verifying); err != nil {
+		return nil, fmt.Errorf("zk: setup: %w", err)
+	}
+	return k, nil
+}
+
+// The files of keys.
+const (
+	circuitFile   = "circuit.r1cs"
+	provingFile   = "proving.key"
+	verifyingFile = "verifying.key"
+	setupFile     = "setup.json"
+)
+
+// setup is what the file of that name says.
+type setup struct {
+	ForTestsOnly bool              `json:"for_tests_only"`
+	Why          string            `json:"why"`
+	Curve        string            `json:"curve"`
+	Scheme       string            `json:"scheme"`
+	Constraints  int               `json:"constraints"`
+	SHA256       map[string]string `json:"sha256"` // of the other files
+}
+
+// Write writes the circuit and both keys, as gnark writes them, into a folder that has none, with
+// a file that says that they are for tests only, and their hashes.
+func (k *Keys) Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fmt.Errorf("zk: %w", err)
+	}
+	about := setup{
+		ForTestsOnly: true, Why: "whoever made these keys can prove with them what is not so",
+		Curve: "bn254", Scheme: "groth16", Constraints: k.Circuit.GetNbConstraints(), SHA256: make(map[string]string),
+	}
+	for _, f := range []struct {
+		name  string
+		write func(io.Writer) (int64, error)
+	}{{circuitFile, k.Circuit.WriteTo}, {provingFile, k.Proving.WriteRawTo}, {verifyingFile, k.Verifying.WriteRawTo}} {
+		h := sha256.New()
+		if err := create(filepath.Join(dir, f.name), func(w io.Writer) error {
+			_, err := f.write(io.MultiWriter(w, h))
+			return err
+		}); err != nil {
+			return err
+		}
+		about.SHA256[f.name] = hex.EncodeToString(h.Sum(nil))
+	}
+	return create(filepath.Join(dir, setupFile), func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(about)
+	})
+}
+
+// create writes a file that is not there.
+func create(name string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("zk: %s is there already: write keys to another folder", name)
+	} else if err != nil {
+		return fmt.Errorf("zk: %w", err)
+	}
+	b := bufio.NewWriterSize(f, 1<<20)
+	err = write(b)
+	if err == nil {
+		err = b.Flush()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		os.Remove(name)
+		return fmt.Errorf("zk: %w", err)
+	}
+	return nil
+}
+
+// ReadKeys reads the circuit and both keys from a folder: those that Keys.Write wrote, or files of
+// the same names that gnark wrote. Their points are checked, which takes a while, and a key of
+// another circuit is refused. Without proving there is no proving key.
+func ReadKeys(dir string, proving bool) (*Keys, error) {
+	var about setup
+	switch text, err := os.ReadFile(filepath.Join(dir, setupFile)); {
+	case errors.Is(err, fs.ErrNotExist): // files of gnark's
+	case err != nil:
+		return nil, fmt.Errorf("zk: %w", err)
+	default:
+		if err := json.Unmarshal(text, &about); err != nil {
+			return nil, fmt.Errorf("zk: %s: %w: %w", filepath.Join(dir, setupFile), ErrKey, err)
+		}
+	}
+	k := &Keys{Circuit: cs.NewR1CS(0), Verifying: new(groth16.VerifyingKey)}
+	if err := about.read(dir, circuitFile, k.Circuit.ReadFrom); err != nil {
+		return nil, err
+	}
+	if err := about.read(dir, verifyingFile, k.Verifying.ReadFrom); err != nil {
+		return nil, err
+	}
+	committed, ok := k.Circuit.CommitmentInfo.(constraint.Groth16Commitments)
+	if !ok {
+		return nil, fmt.Errorf("zk: the circuit in %s was not compiled for Groth16", dir)
+	}
+	if have, want := len(k.Verifying.G1.K), k.Circuit.GetNbPublicVariables()+len(committed); have != want {
+		return nil, fmt.Errorf("zk: %w: the verifying key is of another circuit: it has %d public wires, and this circuit %d", ErrKey, have, want)
+	}
+	if !proving {
+		return k, nil
+	}
+	k.Proving = new(groth16.ProvingKey)
+	if err := about.read(dir, provingFile, k.Proving.ReadFrom); err != nil {
+		return nil, err
+	}
+	return k, checkKey(k.Circuit, k.Proving)
+}
+
+// read reads a file of keys, after its hash was compared.
+func (s *setup) read(dir, name string, from func(io.Reader) (int64, error)) (err error) {
+	name = filepath.Join(dir, name)
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("zk: %w", err)
+	}
+	if want, ok := s.SHA256[filepath.Base(name)]; ok {
+		if have := sha256.Sum256(text); hex.EncodeToString(have[:]) != want {
+			return fmt.Errorf("zk: %s: %w: it is of another circuit or damaged: its hash is not the one in %s", name, ErrKey, setupFile)
+		}
+	}
+	defer func() { // gnark takes lengths as they are
+		if x := recover(); x != nil {
+			err = fmt.Errorf("zk: %s: %w: it is damaged", name, ErrKey)
+		}
+	}()
+	if _, err := from(bytes.NewReader(text)); err != nil {
+		return fmt.Errorf("zk: %s: %w: %w", name, ErrKey, err)
+	}
+	return nil
+}
+
+// ErrProof is wrapped by errors about proofs that do not prove what they should.
+var ErrProof = errors.New("bad proof")
+
+// ReadProof reads a proof that gnark, or the Proof's WriteTo, wrote. Its points are checked.
+func ReadProof(r io.Reader) (_ *groth16.Proof, err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			err = fmt.Errorf("zk: %w: it is damaged", ErrProof)
+		}
+	}()
+	p := new(groth16.Proof)
+	if _, err := p.ReadFrom(r); err != nil {
+		return nil, fmt.Errorf("zk: %w: %w", ErrProof, err)
+	}
+	return p, nil
+}
+
+// Verify has gnark verify a proof for public values. A proof of something else, for other values
+// or of another key wraps [ErrProof].
+func Verify(key *groth16.VerifyingKey, proof *groth16.Proof, public witness.Witness) error {
+	values, ok := public.Vector().(fr.Vector)
+	if want := len(key.G1.K) - 1 - len(key.PublicAndCommitmentCommitted); !ok || len(values) != want {
+		return fmt.Errorf("zk: %w: there are %d public values, and the key is for %d", ErrProof, len(values), want)
+	}
+	if len(proof.Commitments) != len(key.PublicAndCommitmentCommitted) {
+		return fmt.Errorf("zk: %w: it has %d commitments, and the key is for %d", ErrProof, len(proof.Commitments), len(key.PublicAndCommitmentCommitted))
+	}
+	if err := groth16.Verify(proof, key, values); err != nil {
+		return fmt.Errorf("zk: %w: it does not prove the circuit for these public values", ErrProof)
+	}
+	return nil
 }

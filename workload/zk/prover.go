@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"math/bits"
 	"time"
 
 	"github.com/consensys/gnark-crypto/ecc"
@@ -84,9 +83,7 @@ func newProver(r1cs *cs.R1CS, pk *groth16.ProvingKey) *Prover {
 	committed := r1cs.CommitmentInfo.(constraint.Groth16Commitments)
 	return &Prover{
 		r1cs: r1cs, pk: pk, committed: committed, notK: notPrivate(r1cs, committed), draw: random,
-		shape: newShape(r1cs.GetNbConstraints(), bits.TrailingZeros64(pk.Domain.Cardinality), [numSums]int{
-			sumA: len(pk.G1.A), sumB1: len(pk.G1.B), sumB2: len(pk.G2.B), sumK: len(pk.G1.K), sumZ: len(pk.G1.Z),
-		}),
+		shape: shapeOf(&Keys{Circuit: r1cs, Proving: pk}),
 	}
 }
 
@@ -112,10 +109,10 @@ func (p *Prover) Release() {
 // is the caller's.
 func (p *Prover) Prove(ctx context.Context, w witness.Witness) (*groth16.Proof, error) {
 	v := &proving{shape: p.shape}
+	defer v.forget()
 	if err := v.begin(p, w); err != nil {
 		return nil, err
 	}
-	defer v.s.forget()
 	if _, err := workload.Run(ctx, p.rt, v); err != nil {
 		return nil, err
 	}
@@ -125,8 +122,10 @@ func (p *Prover) Prove(ctx context.Context, w witness.Witness) (*groth16.Proof, 
 // proving is a proof in progress.
 type proving struct {
 	shape
-	p     *Prover
-	s     *solved
+	p *Prover
+	s *solved
+	// made is what transforms make in host memory: a, b and c on the coset and the quotient.
+	made  [4][]fr.Element
 	sums1 [numSums][1]bn254.G1Affine
 	sums2 [1]bn254.G2Affine
 }
@@ -136,6 +135,16 @@ func (v *proving) begin(p *Prover, w witness.Witness) (err error) {
 	v.p = p
 	v.s, err = p.solve(w)
 	return err
+}
+
+// forget clears what is secret.
+func (v *proving) forget() {
+	if v.s != nil {
+		v.s.forget()
+	}
+	for _, xs := range v.made {
+		clear(xs)
+	}
 }
 
 // Name says what is proved.
@@ -150,6 +159,14 @@ func (v *proving) Bind() []weft.Binding {
 		return nil
 	}
 	all := []weft.Binding{weft.Bind("a", v.s.a), weft.Bind("b", v.s.b), weft.Bind("c", v.s.c)}
+	if v.hosted {
+		for i, name := range [...]string{"a on the coset", "b on the coset", "c on the coset", "quotient"} {
+			if v.made[i] == nil {
+				v.made[i] = make([]fr.Element, v.size())
+			}
+			all = append(all, weft.Bind(name, v.made[i]))
+		}
+	}
 	seen := map[string]bool{"quotient": true}
 	for i := range v.sums {
 		m := &v.sums[i]

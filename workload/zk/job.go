@@ -1,0 +1,164 @@
+package zk
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/consensys/gnark-crypto/ecc"
+	groth16 "github.com/consensys/gnark/backend/groth16/bn254"
+	"github.com/consensys/gnark/backend/witness"
+	"github.com/consensys/gnark/frontend"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/workload"
+)
+
+// Config says what is proved.
+type Config struct {
+	Circuit     string // one of Circuits
+	Constraints int    // about as many, and those of the smallest circuit at least
+	Seed        uint64 // what the witness is drawn from
+	// VerifyEach has gnark verify the proof of every run, and not of the last one only.
+	VerifyEach bool
+}
+
+// maxConstraints is the most that a key is made for here: a setup of more takes hours.
+const maxConstraints = 1 << 24
+
+// Validate reports what cannot be proved.
+func (c Config) Validate() error {
+	if _, err := findCircuit(c.Circuit); err != nil {
+		return err
+	}
+	if c.Constraints < 1 || c.Constraints > maxConstraints {
+		return fmt.Errorf("zk: %d constraints: %w: there must be 1 to %d", c.Constraints, ErrConfig, maxConstraints)
+	}
+	return nil
+}
+
+// Bytes is the host memory that keys, witness and transforms take, about.
+func (c Config) Bytes() float64 {
+	n := float64(max(c.Constraints, 1))
+	if k, err := findCircuit(c.Circuit); err == nil {
+		n = max(n, float64(k.unit)) + 2
+	}
+	size := math.Exp2(math.Ceil(math.Log2(n)))
+	return (7*scalarBytes+pointBytes1)*size + 1.02*(3*(scalarBytes+pointBytes1)+pointBytes2)*n
+}
+
+// Job is one circuit with a witness, which every run proves anew.
+type Job struct {
+	c Config
+	proving
+	keys   *Keys
+	w      witness.Witness
+	public witness.Witness
+	proof  *groth16.Proof
+}
+
+// New compiles a circuit, makes keys and draws a witness.
+func New(c Config) (*Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	k, err := findCircuit(c.Circuit)
+	if err != nil {
+		return nil, err
+	}
+	units := k.units(c.Constraints)
+	compiled, err := Compile(k.make(units))
+	if err != nil {
+		return nil, fmt.Errorf("zk: %w", err)
+	}
+	j := &Job{c: c}
+	if j.w, err = frontend.NewWitness(k.assign(units, c.Seed), ecc.BN254.ScalarField()); err != nil {
+		return nil, fmt.Errorf("zk: %w", err)
+	}
+	if j.public, err = j.w.Public(); err != nil {
+		return nil, fmt.Errorf("zk: %w", err)
+	}
+	if j.keys, err = Setup(compiled); err != nil {
+		return nil, err
+	}
+	j.shape = shapeOf(j.keys)
+	return j, nil
+}
+
+// shapeOf is the size of proofs with keys.
+func shapeOf(k *Keys) shape {
+	pk := k.Proving
+	return newShape(k.Circuit.GetNbConstraints(), bits.TrailingZeros64(pk.Domain.Cardinality), [numSums]int{
+		sumA: len(pk.G1.A), sumB1: len(pk.G1.B), sumB2: len(pk.G2.B), sumK: len(pk.G1.K), sumZ: len(pk.G1.Z),
+	})
+}
+
+// Name says what is proved.
+func (j *Job) Name() string {
+	return fmt.Sprintf("zk proof of circuit %s, %d constraints", j.c.Circuit, j.constraints)
+}
+
+// Begin puts the proving key on devices, the first time, and solves the circuit.
+func (j *Job) Begin(_ context.Context, rt *weft.Runtime) (err error) {
+	if j.p == nil {
+		if j.p, err = NewProver(rt, j.keys.Circuit, j.keys.Proving); err != nil {
+			return err
+		}
+	}
+	j.forget()
+	j.proof = nil
+	return j.begin(j.p, j.w)
+}
+
+// End makes the proof of what devices computed, and verifies it if every proof is to be.
+func (j *Job) End(context.Context) (err error) {
+	j.proof, err = j.assemble()
+	j.forget()
+	if err == nil && j.c.VerifyEach {
+		err = j.Check()
+	}
+	return err
+}
+
+// Release gives the proving key up.
+func (j *Job) Release() {
+	if j.p == nil {
+		return
+	}
+	j.p.Release()
+	j.p = nil
+	j.forget()
+}
+
+// Check has gnark verify the proof.
+func (j *Job) Check() error {
+	if j.proof == nil {
+		return errors.New("zk: nothing was proved")
+	}
+	return Verify(j.keys.Verifying, j.proof, j.public)
+}
+
+// Misses is nothing: a proof with something wrong in it is accepted with a chance of about one
+// to the order of the group.
+func (j *Job) Misses() []workload.Miss {
+	return []workload.Miss{{What: "one wrong bit of the proof", Chance: 0}}
+}
+
+// Proof is the proof of the last run, nil without one.
+func (j *Job) Proof() *groth16.Proof { return j.proof }
+
+// Summary is the beginning of the proof.
+func (j *Job) Summary() string {
+	if j.proof == nil {
+		return "no proof"
+	}
+	var b bytes.Buffer
+	if _, err := j.proof.WriteTo(&b); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("proof %s… of %d bytes", hex.EncodeToString(b.Bytes()[:16]), b.Len())
+}
