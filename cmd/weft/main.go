@@ -168,7 +168,7 @@ runs and prints what was done so far; a second one ends weft at once.`,
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.SetFlagErrorFunc(terminal.FlagError)
 	root.SetUsageTemplate(terminal.UsageTemplate)
-	root.AddCommand(newDevices(), newDoctor(), newRun(), newCheckpoint(), newTrain(), newServe(), newTop(), newBench(), newChaos(), newLoad(), newSim(), newTrace(), newMachines(), newPartition(), newPlan(), newKernels())
+	root.AddCommand(newDevices(), newDoctor(), newRun(), newCheckpoint(), newTrain(), newServe(), newTop(), newBench(), newChaos(), newLoad(), newSim(), newTrace(), newMachines(), newPartition(), newPlan(), newKernels(), newZK())
 	root.SetHelpCommand(newHelp(root))
 	return root
 }

@@ -161,7 +161,7 @@ func TestMistakes(t *testing.T) {
 	}{
 		{"smi", `weft: unknown command "smi"; did you mean sim?`},
 		{"demo", `weft: unknown command "demo"; did you mean run demo?`},
-		{"frobnicate", `weft: unknown command "frobnicate"; there are bench, chaos, checkpoint, completion, devices, doctor, kernels, load, machines, partition, plan, run, serve, sim, top, trace, train`},
+		{"frobnicate", `weft: unknown command "frobnicate"; there are bench, chaos, checkpoint, completion, devices, doctor, kernels, load, machines, partition, plan, run, serve, sim, top, trace, train, zk`},
 		{"help frobnicate", `weft: unknown command "frobnicate"; there are …trace`},
 		{"--frob", "weft: unknown flag: --frob; weft --help lists the flags"},
 		{"sim --frob", "weft: unknown flag: --frob; weft sim --help lists the flags"},

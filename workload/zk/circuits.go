@@ -11,6 +11,7 @@ import (
 	"github.com/consensys/gnark-crypto/ecc"
 	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
 	hash "github.com/consensys/gnark-crypto/ecc/bn254/fr/mimc"
+	"github.com/consensys/gnark/backend/witness"
 	"github.com/consensys/gnark/constraint"
 	"github.com/consensys/gnark/frontend"
 	"github.com/consensys/gnark/frontend/cs/r1cs"
@@ -74,6 +75,28 @@ func (c *circuit) units(constraints int) int { return max(1, constraints/c.unit)
 // Compile compiles a circuit of gnark to constraints of rank 1 over BN254.
 func Compile(c frontend.Circuit) (constraint.ConstraintSystem, error) {
 	return frontend.Compile(ecc.BN254.ScalarField(), r1cs.NewBuilder, c)
+}
+
+// Shipped compiles a circuit by its name, with about as many constraints, and draws a witness
+// of it from a seed.
+func Shipped(name string, constraints int, seed uint64) (constraint.ConstraintSystem, witness.Witness, error) {
+	if err := (Config{Circuit: name, Constraints: constraints}).Validate(); err != nil {
+		return nil, nil, err
+	}
+	k, err := findCircuit(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	units := k.units(constraints)
+	compiled, err := Compile(k.make(units))
+	if err != nil {
+		return nil, nil, fmt.Errorf("zk: %w", err)
+	}
+	w, err := frontend.NewWitness(k.assign(units, seed), ecc.BN254.ScalarField())
+	if err != nil {
+		return nil, nil, fmt.Errorf("zk: %w", err)
+	}
+	return compiled, w, nil
 }
 
 // source is a source of random numbers with a seed.

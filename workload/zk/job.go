@@ -9,10 +9,8 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/consensys/gnark-crypto/ecc"
 	groth16 "github.com/consensys/gnark/backend/groth16/bn254"
 	"github.com/consensys/gnark/backend/witness"
-	"github.com/consensys/gnark/frontend"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload"
@@ -66,19 +64,11 @@ func New(c Config) (*Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	k, err := findCircuit(c.Circuit)
+	compiled, w, err := Shipped(c.Circuit, c.Constraints, c.Seed)
 	if err != nil {
 		return nil, err
 	}
-	units := k.units(c.Constraints)
-	compiled, err := Compile(k.make(units))
-	if err != nil {
-		return nil, fmt.Errorf("zk: %w", err)
-	}
-	j := &Job{c: c}
-	if j.w, err = frontend.NewWitness(k.assign(units, c.Seed), ecc.BN254.ScalarField()); err != nil {
-		return nil, fmt.Errorf("zk: %w", err)
-	}
+	j := &Job{c: c, w: w}
 	if j.public, err = j.w.Public(); err != nil {
 		return nil, fmt.Errorf("zk: %w", err)
 	}

@@ -20,6 +20,8 @@ import (
 	"github.com/consensys/gnark/backend/witness"
 	"github.com/consensys/gnark/constraint"
 	cs "github.com/consensys/gnark/constraint/bn254"
+
+	"github.com/weft-run/weft/internal/safefile"
 )
 
 // ErrKey is wrapped by errors about a key that is not the circuit's, or none.
@@ -130,6 +132,9 @@ const (
 	setupFile     = "setup.json"
 )
 
+// maxFile is the most bytes of a file of keys.
+const maxFile = 1 << 36
+
 // setup is what the file of that name says.
 type setup struct {
 	ForTestsOnly bool              `json:"for_tests_only"`
@@ -198,7 +203,7 @@ func create(name string, write func(io.Writer) error) error {
 // another circuit is refused. Without proving there is no proving key.
 func ReadKeys(dir string, proving bool) (*Keys, error) {
 	var about setup
-	switch text, err := os.ReadFile(filepath.Join(dir, setupFile)); {
+	switch text, err := safefile.ReadInput(filepath.Join(dir, setupFile), maxFile); {
 	case errors.Is(err, fs.ErrNotExist): // files of gnark's
 	case err != nil:
 		return nil, fmt.Errorf("zk: %w", err)
@@ -207,7 +212,7 @@ func ReadKeys(dir string, proving bool) (*Keys, error) {
 			return nil, fmt.Errorf("zk: %s: %w: %w", filepath.Join(dir, setupFile), ErrKey, err)
 		}
 	}
-	k := &Keys{Circuit: cs.NewR1CS(0), Verifying: new(groth16.VerifyingKey)}
+	k := &Keys{Circuit: new(cs.R1CS), Verifying: new(groth16.VerifyingKey)}
 	if err := about.read(dir, circuitFile, k.Circuit.ReadFrom); err != nil {
 		return nil, err
 	}
@@ -231,10 +236,22 @@ func ReadKeys(dir string, proving bool) (*Keys, error) {
 	return k, checkKey(k.Circuit, k.Proving)
 }
 
+// ReadCircuit reads a circuit from a file that gnark's ConstraintSystem.WriteTo wrote.
+func ReadCircuit(file string) (*cs.R1CS, error) {
+	c := new(cs.R1CS)
+	if err := new(setup).read(filepath.Dir(file), filepath.Base(file), c.ReadFrom); err != nil {
+		return nil, err
+	}
+	if _, ok := c.CommitmentInfo.(constraint.Groth16Commitments); !ok || c.Type != constraint.SystemR1CS {
+		return nil, fmt.Errorf("zk: %s: the circuit was not compiled for Groth16: use r1cs.NewBuilder", file)
+	}
+	return c, nil
+}
+
 // read reads a file of keys, after its hash was compared.
 func (s *setup) read(dir, name string, from func(io.Reader) (int64, error)) (err error) {
 	name = filepath.Join(dir, name)
-	text, err := os.ReadFile(name)
+	text, err := safefile.ReadInput(name, maxFile)
 	if err != nil {
 		return fmt.Errorf("zk: %w", err)
 	}

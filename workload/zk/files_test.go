@@ -1,0 +1,242 @@
+package zk
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
+
+	"github.com/weft-run/weft/internal/workloadtest"
+)
+
+// Keys that were written are read again, and a proof made with them is accepted.
+func TestKeys(t *testing.T) {
+	compiled, w, err := Shipped(Range, 130, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := Setup(compiled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "keys")
+	if err := made.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := made.Write(dir); err == nil || !strings.Contains(err.Error(), "there already") {
+		t.Errorf("keys are written over: %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, setupFile)); err != nil || !strings.Contains(string(text), `"for_tests_only": true`) {
+		t.Errorf("%s, %v: nothing says that keys are for tests only", text, err)
+	}
+	k, err := ReadKeys(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := NewProver(workloadtest.Open(t, 2, Funcs()), k.Circuit, k.Proving)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proof, err := p.Prove(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := w.Public()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if _, err := proof.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	read, err := ReadProof(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(k.Verifying, read, public); err != nil {
+		t.Error(err)
+	}
+	// Other public values, too few of them, and a text that is no proof.
+	values := public.Vector().(fr.Vector)
+	values[0].SetUint64(1)
+	if err := Verify(k.Verifying, read, public); !errors.Is(err, ErrProof) {
+		t.Errorf("a proof of other values: %v", err)
+	}
+	if err := Verify(k.Verifying, read, w); !errors.Is(err, ErrProof) || !strings.Contains(err.Error(), "the key is for 1") {
+		t.Errorf("a proof of more values: %v", err)
+	}
+	if _, err := ReadProof(strings.NewReader("no proof")); !errors.Is(err, ErrProof) {
+		t.Error(err)
+	}
+}
+
+// Files of another circuit, damaged ones and those with points off the curve are refused.
+func TestWrongKeys(t *testing.T) {
+	write := func(name string, constraints int) string {
+		compiled, _, err := Shipped(name, constraints, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := Setup(compiled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(t.TempDir(), "keys")
+		if err := k.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	dir, other := write(Range, 130), write(Range, 195)
+	text, err := os.ReadFile(filepath.Join(dir, provingFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what, says string) {
+		t.Helper()
+		if _, err := ReadKeys(dir, true); !errors.Is(err, ErrKey) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	put := func(name string, text []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	theirs, err := os.ReadFile(filepath.Join(other, provingFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(provingFile, theirs)
+	refused("a key of another circuit", "another circuit or damaged")
+	if err := os.Remove(filepath.Join(dir, setupFile)); err != nil {
+		t.Fatal(err)
+	}
+	refused("a key of another circuit without a hash", "another circuit")
+	off := bytes.Clone(text)
+	off[len(off)/2] ^= 1
+	put(provingFile, off)
+	refused("a key with a wrong bit", provingFile)
+	put(provingFile, text[:len(text)/2])
+	refused("half of a key", provingFile)
+	put(provingFile, nil)
+	refused("an empty key", provingFile)
+	put(provingFile, text)
+	if _, err := ReadKeys(dir, true); err != nil {
+		t.Error(err)
+	}
+	put(circuitFile, []byte("no circuit"))
+	refused("no circuit", circuitFile)
+}
+
+// Witnesses in JSON are what was written, in several forms.
+func TestWitness(t *testing.T) {
+	compiled, w, err := Shipped(Member, 1400, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := Setup(compiled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := WriteWitness(k.Circuit, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := func(text string) {
+		t.Helper()
+		got, err := ReadWitness(k.Circuit, []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, y := got.Vector().(fr.Vector), w.Vector().(fr.Vector)
+		for i := range y {
+			if !x[i].Equal(&y[i]) {
+				t.Errorf("value %d is %v, want %v", i, &x[i], &y[i])
+			}
+		}
+	}
+	same(string(text))
+	v := func(i int) string { x := w.Vector().(fr.Vector)[i]; return x.Text(10) }
+	h := func(i int) string { x := w.Vector().(fr.Vector)[i]; return "0x" + strings.ToUpper(x.Text(16)) }
+	same(`{"Leaves": ["` + v(1) + `"], "Index": [` + v(2) + `], "Path": [["` + h(3) + `", "` + h(4) + `"]], "Root": "` + v(0) + `"}`)
+	public, err := WritePublic(k.Circuit, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadPublic(k.Circuit, public); err != nil {
+		t.Error(err)
+	}
+	for text, says := range map[string]string{
+		``:                                     "it is empty",
+		`[]`:                                   "a JSON object",
+		`5`:                                    "a JSON object",
+		`{"a": 1`:                              "no JSON",
+		`{"Root": 1} 2`:                        "more than one",
+		`{"Root": 1}`:                          "no value for Leaves_0",
+		`{"Root": -1}`:                         "Root must be a whole number from 0 on",
+		`{"Root": 1.5}`:                        "Root must be a whole number from 0 on",
+		`{"Root": null}`:                       "Root must be a whole number from 0 on",
+		`{"Root": ""}`:                         "Root must be a whole number",
+		`{"Root": "0x"}`:                       "Root must be a whole number",
+		`{"Root": "12g"}`:                      "Root must be a whole number from 0 on",
+		`{"Root": "a"}`:                        "Root must be a whole number from 0 on",
+		`{"Leaves": [1], "Leaves_0": 2}`:       "Leaves_0 has two values",
+		`{"Root": "` + modulus.String() + `"}`: "Root is not below the order of the group",
+		`{"Root": "` + strings.Repeat("9", 99) + `"}`:               "Root must be a whole number below",
+		strings.Replace(string(text), "{", `{"Rot": 1,`, 1):         "a value for Rot, which is not one of Root, Leaves_0",
+		strings.Repeat(`{"a":`, 40):                                 "no JSON",
+		strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40): "nested",
+	} {
+		if _, err := ReadWitness(k.Circuit, []byte(text)); !errors.Is(err, ErrWitness) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%.60s: %v, want %q", text, err, says)
+		}
+	}
+}
+
+// A text that is read as a witness is written and read again as the same; no other makes a panic.
+func FuzzWitness(f *testing.F) {
+	compiled, w, err := Shipped(Range, 130, 4)
+	if err != nil {
+		f.Fatal(err)
+	}
+	k, err := Setup(compiled)
+	if err != nil {
+		f.Fatal(err)
+	}
+	text, err := WriteWitness(k.Circuit, w)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []string{string(text), `{"Values": [1, "0x2"], "Sum": 3}`, `{"Values": {"0": 1, "1": "9"}, "Sum": 1e3}`, `{"Values": [[1]], "Sum": ""}`, `"`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		w, err := ReadWitness(k.Circuit, text)
+		if err != nil {
+			if !errors.Is(err, ErrWitness) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := WriteWitness(k.Circuit, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := ReadWitness(k.Circuit, again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, y := w.Vector().(fr.Vector), v.Vector().(fr.Vector)
+		for i := range x {
+			if !reduced(&x[i]) || !x[i].Equal(&y[i]) {
+				t.Fatalf("value %d is %v, and then %v", i, &x[i], &y[i])
+			}
+		}
+	})
+}

@@ -1,0 +1,86 @@
+package zk
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/machine"
+)
+
+// A job proves on any number of devices, every time anew, and its check finds what is wrong.
+func TestJob(t *testing.T) {
+	for parts := 1; parts <= 3; parts++ {
+		j := workloadtest.New[*Job](t)(New(Config{Circuit: Range, Constraints: 130, Seed: 2, VerifyEach: true}))
+		j.per = 1
+		if err := j.Check(); err == nil {
+			t.Error("a proof that was not made passes")
+		}
+		rt := workloadtest.Open(t, parts, Funcs())
+		var proofs []string
+		for range 2 {
+			if res := workloadtest.Run(t, rt, j); res.Tasks < 5*parts || !strings.Contains(res.Rule, "for each 1 constraints") {
+				t.Errorf("%d tasks for %d devices by the rule %s", res.Tasks, parts, res.Rule)
+			}
+			if err := j.Check(); err != nil {
+				t.Fatal(err)
+			}
+			proofs = append(proofs, j.Summary())
+		}
+		if proofs[0] == proofs[1] {
+			t.Errorf("two proofs are the same: %v", proofs)
+		}
+		j.Proof().Krs = j.Proof().Ar
+		if err := j.Check(); !errors.Is(err, ErrProof) {
+			t.Errorf("a wrong proof: %v", err)
+		}
+		j.Release()
+	}
+}
+
+// One device for each 10,000 constraints takes part at most, GPUs first.
+func TestRule(t *testing.T) {
+	m := &machine.Machine{Devices: []machine.Device{
+		{Name: "cpu:0", Kind: machine.CPU, ComputeUnits: 4, HostMemory: true}, {Name: "vulkan:0", Kind: machine.Integrated},
+		{Name: "cuda:0", Kind: machine.Discrete}, {Name: "cuda:1", Kind: machine.Discrete},
+	}}
+	for constraints, want := range map[int]struct {
+		shares int
+		only   string
+	}{
+		1: {1, ""}, 10_000: {1, ""}, 10_001: {2, "cuda:0 cuda:1"}, 30_000: {3, "cuda:0 cuda:1 vulkan:0"}, 30_001: {4, ""}, 1_000_000: {4, ""},
+	} {
+		s := newShape(constraints, 20, [numSums]int{})
+		if err := s.Place(m); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.shares(); got != want.shares || strings.Join(s.only, " ") != want.only || s.hosted || s.cores != 4 {
+			t.Errorf("%d constraints: %d devices, only %v", constraints, got, s.only)
+		}
+		items := s.Items()
+		if k := (items.Extent + items.Align - 1) / items.Align; want.shares < 4 && k != int64(want.shares) || want.shares == 4 && k != 4*finer {
+			t.Errorf("%d constraints are cut into %d", constraints, k)
+		}
+		if !strings.Contains(s.Rule(), "10000 constraints") {
+			t.Error(s.Rule())
+		}
+	}
+}
+
+// Configurations that make no circuit are refused.
+func TestConfig(t *testing.T) {
+	for _, c := range []Config{{Circuit: "md5", Constraints: 100}, {Circuit: Chain}, {Circuit: Chain, Constraints: 1 << 30}} {
+		if _, err := New(c); !errors.Is(err, ErrConfig) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// Trees with several leaves have one root.
+func TestManyLeaves(t *testing.T) {
+	s := shipped(t, Member, 2*maxDepth, 7)
+	if _, err := s.ccs.Solve(s.w); err != nil {
+		t.Error(err)
+	}
+}
