@@ -254,6 +254,20 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
+// A program that imports the root, and no workload, has no third-party module but those of
+// backends: gnark above all is not part of it.
+func TestRootAlone(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := slices.Compact(slices.Sorted(strings.FieldsSeq(string(out))))
+	if want := []string{"github.com/ebitengine/purego", module, "golang.org/x/sys"}; !slices.Equal(found, want) {
+		t.Errorf("the root brings in %v, want %v", found, want)
+	}
+}
+
 // sources calls fn with every file of the module that is no test.
 func sources(t *testing.T, fn func(file string, src []byte)) {
 	t.Helper()

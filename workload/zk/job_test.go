@@ -79,8 +79,14 @@ func TestConfig(t *testing.T) {
 
 // Trees with several leaves have one root.
 func TestManyLeaves(t *testing.T) {
-	s := shipped(t, Member, 2*maxDepth, 7)
-	if _, err := s.ccs.Solve(s.w); err != nil {
+	compiled, w, err := Shipped(Member, 2*maxDepth*664, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := compiled.GetNbSecretVariables(); n != 2*(2+maxDepth) {
+		t.Errorf("%d secrets", n)
+	}
+	if _, err := compiled.Solve(w); err != nil {
 		t.Error(err)
 	}
 }

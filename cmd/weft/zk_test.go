@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Keys are made, a statement is proved with them and the proof verified. What is wrong with a
+// file is said in a line.
+func TestZK(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	put := func(name, text string) string {
+		t.Helper()
+		if err := os.WriteFile(in(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return in(name)
+	}
+	keys, proof, public := in("keys"), in("proof.bin"), in("public.json")
+	if text := works(t, "zk", "setup", keys, "--circuit", "range", "--constraints", "130"); !strings.Contains(text, "They are for tests only.") {
+		t.Error(text)
+	}
+	prove := func(dir, witness string) []string {
+		return strings.Fields("zk prove " + dir + " --devices cpu/2 --calibrate off --cache-dir off --witness " + witness + " --out " + proof + " --public " + public)
+	}
+	verify := strings.Fields("zk verify " + keys + " --proof " + proof + " --public " + public)
+	for _, witness := range []string{filepath.Join(keys, "witness.json"), put("mine.json", `{"Values": [5, "0x7"], "Sum": "12"}`)} {
+		if text := works(t, prove(keys, witness)...); !strings.Contains(text, "Proved 131 constraints in ") {
+			t.Error(text)
+		}
+		if text := works(t, verify...); text != "gnark accepts the proof.\n" {
+			t.Error(text)
+		}
+	}
+	if text, err := os.ReadFile(public); err != nil || string(text) != "{\n  \"Sum\": \"12\"\n}\n" {
+		t.Errorf("%s %v", text, err)
+	}
+	// A circuit that gnark wrote.
+	works(t, "zk", "setup", in("own"), "--r1cs", filepath.Join(keys, "circuit.r1cs"))
+	works(t, prove(in("own"), in("mine.json"))...)
+	fails := func(code int, says string, args ...string) {
+		t.Helper()
+		got, stdout, stderr := runWeft(args...)
+		if got != code || stdout != "" || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("weft %s: status %d, %q", strings.Join(args, " "), got, stderr)
+		}
+	}
+	// That proof is of the other keys.
+	fails(exitFailure, "it does not prove the circuit for these public values", verify...)
+	works(t, prove(keys, in("mine.json"))...)
+	put("public.json", `{"Sum": 13}`)
+	fails(exitFailure, "it does not prove the circuit for these public values", verify...)
+	fails(exitUsage, "it does not satisfy the circuit: constraint ", prove(keys, put("bad.json", `{"Values": [5, 8], "Sum": 12}`))...)
+	fails(exitUsage, "Values_0 is not below the order of the group", prove(keys, put("bad.json", `{"Values": ["21888242871839275222246405745257275088548364400416034343698204186575808495617", 0], "Sum": 0}`))...)
+	fails(exitUsage, "no value for Values_1", prove(keys, put("bad.json", `{"Values": [1], "Sum": 1}`))...)
+	fails(exitUsage, "there already", "zk", "setup", keys)
+	fails(exitUsage, "--r1cs goes with", "zk", "setup", in("x"), "--r1cs", proof, "--circuit", "range")
+	fails(exitUsage, "no circuit \"md5\"", "zk", "setup", in("x"), "--circuit", "md5")
+	fails(exitUsage, "takes one folder", "zk", "verify")
+	fails(exitUsage, "--witness is missing", "zk", "prove", keys)
+	fails(exitUsage, "circuit.r1cs", prove(in("nothing"), in("mine.json"))...)
+	works(t, "zk", "setup", in("other"), "--circuit", "range", "--constraints", "195")
+	key, err := os.ReadFile(filepath.Join(in("other"), "proving.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put("keys/proving.key", string(key))
+	fails(exitUsage, "another circuit", prove(keys, in("mine.json"))...)
+}
