@@ -141,7 +141,7 @@ var house = []room{
 		why: "records have multivectors, whose product is that of geometric algebra"},
 	{pkg: "workload/reservoir", imports: []string{".", "graph", "machine", "sched", "workload", "workload/gemm", "collective", "collective/live", "replica", "internal/philox", "internal/rounding", "internal/signature"}, modules: []string{"golang.org/x/sys"},
 		why: "training is products of matrices, which gemm has for every device"},
-	{pkg: "workload/zk", imports: []string{".", "graph", "machine", "sched", "workload", "internal/safefile", "internal/signature", "internal/text"}, modules: []string{"github.com/consensys/gnark", "github.com/consensys/gnark-crypto"},
+	{pkg: "workload/zk", imports: []string{".", "graph", "machine", "sched", "workload", "workload/zk/msm", "workload/zk/ntt", "internal/safefile", "internal/signature", "internal/text"}, modules: []string{"github.com/consensys/gnark", "github.com/consensys/gnark-crypto"},
 		why: "circuits, keys and proofs are gnark's, which nothing else brings into a program"},
 	{pkg: "workload/landscape", imports: []string{".", "graph", "machine", "sched", "workload", "workload/protein", "internal/philox", "internal/signature"}, modules: []string{"golang.org/x/sys"},
 		why: "the energy is that of a protein's model, which other workloads share"},

@@ -117,7 +117,7 @@ func onFakes(t *testing.T, script string) *weft.Runtime {
 }
 
 // stages are the kernels of a proof.
-var stages = []string{"zk.coset", "zk.quotient", "zk.msm1", "zk.msm2", "zk.add1", "zk.add2"}
+var stages = []string{"zk.coset", "zk.quotient", "msm.g1", "msm.g2"}
 
 // A proof that loses a device in any stage has the same bytes.
 func TestLostDevice(t *testing.T) {
@@ -189,7 +189,7 @@ func TestForgotten(t *testing.T) {
 			switch name {
 			case "zk.coset", "zk.quotient":
 				scalars = c.Args
-			case "zk.msm1", "zk.msm2":
+			case "msm.g1", "msm.g2":
 				scalars = c.Args[1:2]
 			}
 			for _, x := range scalars {

@@ -7,9 +7,14 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/consensys/gnark-crypto/ecc/bn254"
+	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
+
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload/zk/msm"
+	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
 // perDevice is how many constraints of a proof there are for each device that takes part.
@@ -124,60 +129,57 @@ func (s *shape) Grain() int64 {
 // multiply is how many operations on 32-bit integers a product of scalars or coordinates takes.
 const multiply = 2 * 136
 
-// transformWork is the work of transforms, and sumWork that of a sum of n points.
+// transformWork is the work of transforms.
 func (s *shape) transformWork(times float64) graph.Work {
 	n := float64(s.size())
 	return graph.Work{Ops: times * n / 2 * float64(s.log) * multiply, Bytes: times * 2 * scalarBytes * n, Unit: graph.Int32}
 }
 
-func (m *sum) work(n int) graph.Work {
-	most, adds := float64(n), math.Inf(1)
+// work is the work of a sum, about.
+func (m *sum) work() graph.Work {
+	n := float64(m.n)
+	adds := math.Inf(1)
 	for c := 4.; c <= 16; c++ {
-		adds = min(adds, math.Ceil(254/c)*(most+math.Exp2(c)))
+		adds = min(adds, math.Ceil(254/c)*(n+math.Exp2(c)))
 	}
-	w := graph.Work{Ops: adds * 11 * multiply, Bytes: (pointBytes1 + scalarBytes) * most, Unit: graph.Int32}
+	w := graph.Work{Ops: adds * 10 * multiply, Bytes: float64(m.pointBytes()+scalarBytes) * n, Unit: graph.Int32}
 	if m.second {
 		w.Ops *= 3
-		w.Bytes += (pointBytes2 - pointBytes1) * most
 	}
 	return w
 }
 
-func (m *sum) kernels() (sums, add *graph.Kernel) {
-	if m.second {
-		return sumKernel2, addKernel2
-	}
-	return sumKernel1, addKernel1
-}
-
 func (m *sum) pointBytes() int64 {
 	if m.second {
-		return pointBytes2
+		return bn254.SizeOfG2AffineUncompressed
 	}
-	return pointBytes1
+	return bn254.SizeOfG1AffineUncompressed
 }
 
-// leastPart is how many points a core adds up at least where several do.
-const leastPart = 1 << 12
+// sumsBytes is the size of the partial sums.
+func (m *sum) sumsBytes() int64 {
+	if m.second {
+		return msm.SumsBytes[bn254.G2Affine](m.n)
+	}
+	return msm.SumsBytes[bn254.G1Affine](m.n)
+}
 
 // Whole is all of a proof as one task, most of which is sums of points.
 func (s *shape) Whole() graph.Task {
-	t := graph.Task{Name: "proof", Steps: []graph.Step{s.sumStep(&s.sums[sumA], s.sums[sumA].n, 1)}, Work: s.transformWork(7)}
+	t := graph.Task{Name: "proof", Work: s.transformWork(7)}
+	if g, err := s.sumGraph(&s.sums[sumZ], []sched.Range{{Hi: int64(s.sums[sumZ].n)}}); err == nil {
+		t.Steps = g.Task(0).Steps
+	}
 	for i := range s.sums {
-		w := s.sums[i].work(s.sums[i].n)
+		w := s.sums[i].work()
 		t.Work.Ops, t.Work.Bytes = t.Work.Ops+w.Ops, t.Work.Bytes+w.Bytes
 	}
 	return t
 }
 
-func (s *shape) sumStep(m *sum, n, parts int) graph.Step {
-	k, _ := m.kernels()
-	return graph.Step{Kernel: k, Launch: graph.Grid(parts)}.With(sumParams{max(n, 1), parts})
-}
-
-// Graph has a task for the transforms of each of a, b and c and one for the quotient; for each
+// Graph has a task for the transforms of each of a, b and c and one for the quotient, and for each
 // of the five sums a task for each range of constraints, which takes as large a part of the
-// points, and one that adds these up. Sums that need no quotient run beside the transforms.
+// points. Sums that need no quotient run beside the transforms.
 func (s *shape) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	b := placed{on: graph.Constraint{Only: s.only}}
 	scalars := map[string]graph.DataID{"quotient": s.transforms(&b)}
@@ -189,7 +191,9 @@ func (s *shape) Graph(ranges []sched.Range) (*graph.Graph, error) {
 		if _, ok := scalars[m.scalars]; !ok {
 			scalars[m.scalars] = b.Data(graph.Data{Name: m.scalars, Bytes: int64(m.n) * scalarBytes, Input: true})
 		}
-		s.addSum(&b, m, scalars[m.scalars], ranges)
+		if err := s.addSum(&b, m, scalars[m.scalars], ranges); err != nil {
+			return nil, err
+		}
 	}
 	return b.Build()
 }
@@ -206,82 +210,148 @@ func (b *placed) Add(t graph.Task) {
 	b.Builder.Add(t)
 }
 
+// The tables of transforms by their names: those of an inverse, of one on the coset, and of the
+// inverse of that, which also divides.
+const (
+	tablesBack   = "roots, inverse"
+	tablesCoset  = "roots, coset"
+	tablesDivide = "roots, inverse coset"
+)
+
+var (
+	back      = ntt.Transform{Inverse: true}
+	onCoset   = ntt.Transform{Coset: true}
+	fromCoset = ntt.Transform{Inverse: true, Coset: true}
+)
+
 // transforms adds the tasks that make the quotient. In host memory what they make is the
-// prover's, so that it can be cleared.
+// prover's, so that it can be cleared. GPUs have steps of their own, tables and a workspace.
 func (s *shape) transforms(b *placed) graph.DataID {
 	n := int64(s.size()) * scalarBytes
+	params := transformParams{s.log}
+	var roots [3]graph.DataID
+	if !s.hosted {
+		for i, name := range []string{tablesBack, tablesCoset, tablesDivide} {
+			roots[i] = b.Data(graph.Data{Name: name, Bytes: s.tableBytes(), Input: true})
+		}
+	}
 	quotient := graph.Task{
 		Name:     "quotient",
-		Steps:    []graph.Step{graph.Step{Kernel: quotientKernel, Launch: graph.Grid(1)}.With(transformParams{s.log})},
+		Steps:    []graph.Step{graph.Step{Kernel: quotientKernel, Launch: graph.Grid(1), Args: []int{0, 1, 2, 3}}.With(params)},
 		Work:     s.transformWork(1),
 		Priority: 3,
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		in := b.Data(graph.Data{Name: name, Bytes: n, Input: true})
 		out := b.Data(graph.Data{Name: name + " on the coset", Bytes: n, Output: s.hosted, Tolerance: graph.SameBytes})
-		b.Add(graph.Task{
+		t := graph.Task{
 			Name:     "transform " + name,
-			Steps:    []graph.Step{graph.Step{Kernel: cosetKernel, Launch: graph.Grid(1)}.With(transformParams{s.log})},
+			Steps:    []graph.Step{graph.Step{Kernel: cosetKernel, Launch: graph.Grid(1), Args: []int{0, 1}}.With(params)},
 			Uses:     []graph.Use{{Data: in, Access: graph.Read}, {Data: out, Access: graph.Write}},
 			Work:     s.transformWork(2),
 			Priority: 3,
-		})
+		}
+		if !s.hosted {
+			t.Uses = append(t.Uses, graph.Use{Data: roots[0], Access: graph.Read}, graph.Use{Data: roots[1], Access: graph.Read})
+			t.Workspace = n
+			between, other := s.between(1, 4)
+			t.Steps = append(t.Steps, ntt.Steps(passKernel, s.log, back, 0, between, 2, other)...)
+			t.Steps = append(t.Steps, ntt.Steps(passKernel, s.log, onCoset, between, 1, 3, 4)...)
+		}
+		b.Add(t)
 		quotient.Uses = append(quotient.Uses, graph.Use{Data: out, Access: graph.Read})
 	}
 	h := b.Data(graph.Data{Name: "quotient", Bytes: n, Output: s.hosted, Tolerance: graph.SameBytes})
 	quotient.Uses = append(quotient.Uses, graph.Use{Data: h, Access: graph.Write})
+	if !s.hosted {
+		quotient.Uses = append(quotient.Uses, graph.Use{Data: roots[2], Access: graph.Read})
+		quotient.Workspace = n
+		between, _ := s.between(3, 5)
+		quotient.Steps = append(quotient.Steps, graph.Step{Kernel: productKernel, Launch: graph.Grid(s.size()), Args: []int{0, 1, 2, between}}.With(productParams{s.size()}))
+		quotient.Steps = append(quotient.Steps, ntt.Steps(passKernel, s.log, fromCoset, between, 3, 4, 5)...)
+	}
 	b.Add(quotient)
 	return h
 }
 
-// addSum adds the tasks of a sum.
-func (s *shape) addSum(b *placed, m *sum, scalars graph.DataID, ranges []sched.Range) {
-	type share struct{ lo, hi, parts int }
-	var shares []share
-	parts := 0
-	for _, r := range ranges {
-		lo, hi := m.at(r.Lo, s.constraints), m.at(r.Hi, s.constraints)
-		if lo == hi {
-			continue
-		}
-		// Other tasks run on the cores beside it.
-		n := max(1, min((s.cores+1)/2, (hi-lo)/leastPart))
-		shares = append(shares, share{lo, hi, n})
-		parts += n
+// between is which of two buffers a transform may begin with that ends in the first, and the
+// other one.
+func (s *shape) between(target, workspace int) (from, other int) {
+	if ntt.Passes(s.log)%2 == 0 {
+		return target, workspace
 	}
-	size, first := m.pointBytes(), int64(0)
-	points := b.Data(graph.Data{Name: m.name, Bytes: int64(m.n) * size, Input: true})
-	sums := b.Data(graph.Data{Name: "parts of " + m.name, Bytes: int64(parts) * size, Tolerance: graph.SameBytes})
-	out := b.Data(graph.Data{Name: "sum of " + m.name, Bytes: size, Output: true, Tolerance: graph.SameBytes})
-	for _, r := range shares {
-		t := graph.Task{
-			Name:  fmt.Sprintf("%s %d-%d", m.name, r.lo, r.hi),
-			Steps: []graph.Step{s.sumStep(m, r.hi-r.lo, r.parts)},
-			Uses: []graph.Use{
-				{Data: points, Offset: int64(r.lo) * size, Bytes: int64(r.hi-r.lo) * size, Access: graph.Read},
-				{Data: scalars, Offset: int64(r.lo) * scalarBytes, Bytes: int64(r.hi-r.lo) * scalarBytes, Access: graph.Read},
-				{Data: sums, Offset: first * size, Bytes: int64(r.parts) * size, Access: graph.Write},
-			},
-			Work: m.work(r.hi - r.lo),
+	return workspace, target
+}
+
+// tables are the tables of transforms, in the order of their names.
+func (s *shape) tables() (out [3][]fr.Element) {
+	for i, t := range [...]ntt.Transform{back, onCoset, fromCoset} {
+		out[i] = ntt.Tables(s.log, t, divisor(s.log))
+	}
+	return out
+}
+
+// tableBytes is the size of the tables of a transform.
+func (s *shape) tableBytes() int64 {
+	return scalarBytes * int64(len(ntt.Tables(s.log, back, fr.One())))
+}
+
+// addSum adds the tasks of a sum.
+func (s *shape) addSum(b *placed, m *sum, scalars graph.DataID, ranges []sched.Range) error {
+	var cut []sched.Range
+	for _, r := range ranges {
+		if lo, hi := m.at(r.Lo, s.constraints), m.at(r.Hi, s.constraints); lo < hi {
+			cut = append(cut, sched.Range{Lo: lo, Hi: hi})
+		}
+	}
+	g, err := s.sumGraph(m, cut)
+	if err != nil {
+		return err
+	}
+	data := [...]graph.DataID{
+		b.Data(graph.Data{Name: m.name, Bytes: int64(m.n) * m.pointBytes(), Input: true}), scalars,
+		b.Data(graph.Data{Name: "sums of " + m.name, Bytes: m.sumsBytes(), Output: true, Tolerance: graph.SameBytes}),
+	}
+	for id := range g.NumTasks() {
+		t := *g.Task(graph.TaskID(id))
+		t.Name = m.name + ", " + t.Name
+		t.Uses = slices.Clone(t.Uses)
+		for i := range t.Uses {
+			t.Uses[i].Data = data[t.Uses[i].Data]
 		}
 		if m.second {
 			t.Priority = 1 // the longest
 		}
 		b.Add(t)
-		first += int64(r.parts)
 	}
-	_, add := m.kernels()
-	b.Add(graph.Task{
-		Name:  "sum of " + m.name,
-		Steps: []graph.Step{graph.Step{Kernel: add, Launch: graph.Grid(1)}.With(addParams{parts})},
-		Uses:  []graph.Use{{Data: sums, Access: graph.Read}, {Data: out, Access: graph.Write}},
-		Work:  graph.Work{Ops: float64(parts) * 16 * multiply, Bytes: float64(parts) * float64(size), Unit: graph.Int32},
-	})
+	return nil
+}
+
+// sumGraph is a sum as a graph of its own, whose data are points, scalars and sums.
+func (s *shape) sumGraph(m *sum, ranges []sched.Range) (*graph.Graph, error) {
+	var b graph.Builder
+	points := b.Data(graph.Data{Name: "points", Bytes: int64(m.n) * m.pointBytes(), Input: true})
+	scalars := b.Data(graph.Data{Name: "scalars", Bytes: int64(m.n) * scalarBytes, Input: true})
+	sums := b.Data(graph.Data{Name: "sums", Bytes: m.sumsBytes(), Output: true})
+	var err error
+	// Other tasks run on the cores beside it.
+	if cores := (s.cores + 1) / 2; m.second {
+		err = msm.Sum[bn254.G2Affine]{N: m.n, Points: points, Scalars: scalars, Sums: sums, Cores: cores}.Add(&b, ranges)
+	} else {
+		err = msm.Sum[bn254.G1Affine]{N: m.n, Points: points, Scalars: scalars, Sums: sums, Cores: cores}.Add(&b, ranges)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.Build()
 }
 
 // at is the point at which a range of constraints begins or ends.
-func (m *sum) at(constraint int64, of int) int {
+func (m *sum) at(constraint int64, of int) int64 {
+	if constraint == int64(of) {
+		return int64(m.n)
+	}
 	hi, lo := bits.Mul64(uint64(m.n), uint64(constraint))
 	q, _ := bits.Div64(hi, lo, uint64(of))
-	return int(q)
+	return int64(q) / msm.Align(m.n) * msm.Align(m.n)
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/consensys/gnark-crypto/ecc/bn254"
 	groth16 "github.com/consensys/gnark/backend/groth16/bn254"
 	"github.com/consensys/gnark/backend/witness"
 
@@ -46,7 +47,9 @@ func (c Config) Bytes() float64 {
 		n = max(n, float64(k.unit)) + 2
 	}
 	size := math.Exp2(math.Ceil(math.Log2(n)))
-	return (7*scalarBytes+pointBytes1)*size + 1.02*(3*(scalarBytes+pointBytes1)+pointBytes2)*n
+	const point1, point2 = bn254.SizeOfG1AffineUncompressed, bn254.SizeOfG2AffineUncompressed
+	sums := min(size, 1<<10) * (4*point1 + point2)
+	return (7*scalarBytes+point1)*size + 1.02*(3*(scalarBytes+point1)+point2)*n + sums + 3*scalarBytes*(256+4*math.Sqrt(2*size))
 }
 
 // Job is one circuit with a witness, which every run proves anew.

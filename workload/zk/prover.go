@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/consensys/gnark-crypto/ecc"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/zk/msm"
 )
 
 // Prover proves statements of one circuit on the devices of a runtime, where its proving key
@@ -30,6 +33,7 @@ type Prover struct {
 	shape
 	points1 [numSums]*weft.Data[bn254.G1Affine]
 	points2 *weft.Data[bn254.G2Affine]
+	roots   [3]*weft.Data[fr.Element] // tables of transforms, for GPUs
 	// draw returns the random r and s of a proof.
 	draw func() (r, s fr.Element, err error)
 }
@@ -57,25 +61,42 @@ func NewProver(rt *weft.Runtime, circuit constraint.ConstraintSystem, key Key) (
 	}
 	p := newProver(r1cs, pk)
 	p.rt = rt
-	for i, points := range [numSums][]bn254.G1Affine{sumA: pk.G1.A, sumB1: pk.G1.B, sumK: pk.G1.K, sumZ: pk.G1.Z} {
+	if err := p.put(); err != nil {
+		p.Release()
+		return nil, fmt.Errorf("zk: %w", err)
+	}
+	return p, nil
+}
+
+// put makes the key and the tables of transforms resident.
+func (p *Prover) put() (err error) {
+	pk := p.pk
+	// A key has the points for the quotient in the order of reversed bits.
+	z := append(slices.Clone(pk.G1.Z), bn254.G1Affine{})
+	for i := range z {
+		if j := int(bits.Reverse64(uint64(i)) >> (64 - p.log)); i < j {
+			z[i], z[j] = z[j], z[i]
+		}
+	}
+	for i, points := range [numSums][]bn254.G1Affine{sumA: pk.G1.A, sumB1: pk.G1.B, sumK: pk.G1.K, sumZ: z[:len(pk.G1.Z)]} {
 		if len(points) == 0 {
 			continue
 		}
-		d, err := weft.Put(rt, "proving key, "+p.sums[i].name, points)
-		if err != nil {
-			p.Release()
-			return nil, fmt.Errorf("zk: %w", err)
+		if p.points1[i], err = weft.Put(p.rt, "proving key, "+p.sums[i].name, points); err != nil {
+			return err
 		}
-		p.points1[i] = d
 	}
 	if len(pk.G2.B) > 0 {
-		var err error
-		if p.points2, err = weft.Put(rt, "proving key, B2", pk.G2.B); err != nil {
-			p.Release()
-			return nil, fmt.Errorf("zk: %w", err)
+		if p.points2, err = weft.Put(p.rt, "proving key, B2", pk.G2.B); err != nil {
+			return err
 		}
 	}
-	return p, nil
+	for i, tables := range p.tables() {
+		if p.roots[i], err = weft.Put(p.rt, "roots", tables); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newProver is a prover without a runtime.
@@ -101,6 +122,9 @@ func (p *Prover) Release() {
 		d.Release()
 	}
 	p.points2.Release()
+	for _, d := range p.roots {
+		d.Release()
+	}
 }
 
 // Prove proves that the witness, public and secret values in the order of gnark's
@@ -125,9 +149,10 @@ type proving struct {
 	p *Prover
 	s *solved
 	// made is what transforms make in host memory: a, b and c on the coset and the quotient.
-	made  [4][]fr.Element
-	sums1 [numSums][1]bn254.G1Affine
-	sums2 [1]bn254.G2Affine
+	made [4][]fr.Element
+	// Partial sums, by the positions of the sums.
+	sums1 [numSums][]bn254.G1Affine
+	sums2 []bn254.G2Affine
 }
 
 // begin solves the circuit.
@@ -166,6 +191,10 @@ func (v *proving) Bind() []weft.Binding {
 			}
 			all = append(all, weft.Bind(name, v.made[i]))
 		}
+	} else {
+		for i, name := range [...]string{tablesBack, tablesCoset, tablesDivide} {
+			all = append(all, v.p.roots[i].As(name))
+		}
 	}
 	seen := map[string]bool{"quotient": true}
 	for i := range v.sums {
@@ -178,10 +207,16 @@ func (v *proving) Bind() []weft.Binding {
 			all = append(all, weft.Bind(m.scalars, v.s.wires[map[string]int{"wires A": 0, "wires B": 1, "wires K": 2}[m.scalars]]))
 		}
 		if m.second {
-			all = append(all, v.p.points2.As(m.name), weft.Bind("sum of "+m.name, v.sums2[:]))
-		} else {
-			all = append(all, v.p.points1[i].As(m.name), weft.Bind("sum of "+m.name, v.sums1[i][:]))
+			if v.sums2 == nil {
+				v.sums2 = make([]bn254.G2Affine, m.sumsBytes()/m.pointBytes())
+			}
+			all = append(all, v.p.points2.As(m.name), weft.Bind("sums of "+m.name, v.sums2))
+			continue
 		}
+		if v.sums1[i] == nil {
+			v.sums1[i] = make([]bn254.G1Affine, m.sumsBytes()/m.pointBytes())
+		}
+		all = append(all, v.p.points1[i].As(m.name), weft.Bind("sums of "+m.name, v.sums1[i]))
 	}
 	return all
 }
@@ -208,20 +243,25 @@ func (v *proving) assemble() (*groth16.Proof, error) {
 	r.BigInt(&rInt)
 	s.BigInt(&sInt)
 
+	var total [numSums]bn254.G1Affine
+	for i := range total {
+		total[i] = msm.Total(v.sums1[i])
+	}
+	total2 := msm.Total(v.sums2)
 	var a, b, k, by bn254.G1Jac
-	a.FromAffine(&v.sums1[sumA][0])
+	a.FromAffine(&total[sumA])
 	a.AddMixed(&pk.G1.Alpha).AddMixed(&deltas[0])
-	b.FromAffine(&v.sums1[sumB1][0])
+	b.FromAffine(&total[sumB1])
 	b.AddMixed(&pk.G1.Beta).AddMixed(&deltas[1])
-	k.FromAffine(&v.sums1[sumK][0])
-	k.AddMixed(&v.sums1[sumZ][0]).AddMixed(&deltas[2])
+	k.FromAffine(&total[sumK])
+	k.AddMixed(&total[sumZ]).AddMixed(&deltas[2])
 	k.AddAssign(by.ScalarMultiplication(&a, &sInt))
 	k.AddAssign(by.ScalarMultiplication(&b, &rInt))
 
 	var b2, delta2 bn254.G2Jac
 	delta2.FromAffine(&pk.G2.Delta)
 	delta2.ScalarMultiplication(&delta2, &sInt)
-	b2.FromAffine(&v.sums2[0])
+	b2.FromAffine(&total2)
 	b2.AddMixed(&pk.G2.Beta).AddAssign(&delta2)
 
 	proof.Ar.FromJacobian(&a)

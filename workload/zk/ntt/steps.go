@@ -1,0 +1,38 @@
+package ntt
+
+import (
+	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
+
+	"github.com/weft-run/weft/graph"
+)
+
+// Passes is how many passes a transform of 2^log elements has on one device.
+func Passes(log int) int { return len((&Job{most: logLocal}).lengths(log)) }
+
+// Steps are a transform of 2^log elements within a task of the caller's, by a kernel that has
+// the implementations of [Pass] the caller wants. The buffers are given by their numbers among
+// the task's uses: source has the elements, target gets their transform, tables is what
+// [Tables] returns, and workspace is another buffer of as many elements. source may be target
+// if there are an even number of [Passes], and else workspace.
+func Steps(kernel *graph.Kernel, log int, t Transform, source, target, tables, workspace int) []graph.Step {
+	j := &Job{c: Config{Transform: t, Log: log}, log: log, most: logLocal}
+	first, last := j.scales()
+	steps := j.passes(passParams{size: log, rows: 1}, first, last, orderRows, source, target, tables, workspace)
+	for i := range steps {
+		steps[i].Kernel = kernel
+	}
+	return steps
+}
+
+// Tables are the powers that a transform of 2^log elements needs. The result of one that is both
+// inverse and on a coset is multiplied by a factor.
+func Tables(log int, t Transform, factor fr.Element) []fr.Element {
+	out := tables(log, t)
+	if t.Inverse && t.Coset {
+		second := out[len(out)-1<<(log-lowBits(log)):]
+		for i := range second {
+			second[i].Mul(&second[i], &factor)
+		}
+	}
+	return out
+}
