@@ -322,9 +322,17 @@ func (s *shape) addSum(b *placed, m *sum, scalars graph.DataID, ranges []sched.R
 		if m.second {
 			t.Priority = 1 // the longest
 		}
+		if s.hosted { // cores need no workspace
+			t.Steps, t.Workspace = slices.DeleteFunc(slices.Clone(t.Steps), func(s graph.Step) bool { return !onCores(s.Kernel) }), 0
+		}
 		b.Add(t)
 	}
 	return nil
+}
+
+// onCores reports whether a kernel does anything on cores.
+func onCores(k *graph.Kernel) bool {
+	return slices.ContainsFunc(k.Impls, func(i graph.Impl) bool { return i.Dialect == graph.Go && i.Entry != "" })
 }
 
 // sumGraph is a sum as a graph of its own, whose data are points, scalars and sums.
