@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/autodiff"
 	"github.com/weft-run/weft/workload/clifford"
 	"github.com/weft-run/weft/workload/enumerative"
 	graphs "github.com/weft-run/weft/workload/network"
@@ -216,5 +218,48 @@ func testNetwork(t *testing.T, rt *weft.Runtime) {
 	medoids, labels, err := graphs.Cluster(t.Context(), rt, path, graphs.Config{K: 1})
 	if err != nil || medoids[0] != n/2 || slices.Max(labels) != 0 {
 		t.Errorf("medoids %v of a path, labels %v: %v", medoids, labels, err)
+	}
+}
+
+// testAutodiff compares calls with derivatives by hand.
+func testAutodiff(t *testing.T, rt *weft.Runtime) {
+	f, err := autodiff.Parse("sin(x*y) + exp(z); x^3/z; log(y)*sqrt(x) - tanh(z)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 301
+	r := rand.New(rand.NewPCG(5, 6))
+	points := make([]float64, 3*n)
+	for i := range points {
+		points[i] = 0.1 + 3*r.Float64()
+	}
+	values, jacobians, err := autodiff.Jacobian(t.Context(), rt, f, points)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, along, err := autodiff.Along(t.Context(), rt, f, [][]float64{{1, -2, 0.5}, {0, 0, 0}}, points)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		x, y, z := points[3*i], points[3*i+1], points[3*i+2]
+		want := []float64{
+			y * math.Cos(x*y), x * math.Cos(x*y), math.Exp(z),
+			3 * x * x / z, 0, -x * x * x / (z * z),
+			math.Log(y) / (2 * math.Sqrt(x)), math.Sqrt(x) / y, -1 / (math.Cosh(z) * math.Cosh(z)),
+		}
+		near := func(what string, got, want float64) {
+			if !(math.Abs(got-want) <= 1e-13*max(1, math.Abs(want))) {
+				t.Fatalf("%s at %v, %v, %v is %v, want %v", what, x, y, z, got, want)
+			}
+		}
+		near("a value", values[3*i], math.Sin(x*y)+math.Exp(z))
+		for k, w := range want {
+			near("a derivative", jacobians[9*i+k], w)
+		}
+		for o := range 3 {
+			near("a derivative along a direction", along[6*i+2*o], want[3*o]-2*want[3*o+1]+0.5*want[3*o+2])
+			near("a derivative along nothing", along[6*i+2*o+1], 0)
+		}
 	}
 }

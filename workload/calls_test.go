@@ -17,6 +17,7 @@ import (
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/autodiff"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/clifford"
 	"github.com/weft-run/weft/workload/conv"
@@ -39,7 +40,7 @@ import (
 func funcs() map[string]weft.Func {
 	return workload.Funcs(
 		gemm.Funcs(), tropical.Funcs(), tropical.TrainFuncs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(),
-		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs(), elastic.Funcs(), phase.Funcs(), relativity.Funcs(), graphs.Funcs(), ntt.Funcs())
+		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs(), elastic.Funcs(), phase.Funcs(), relativity.Funcs(), graphs.Funcs(), ntt.Funcs(), autodiff.Funcs())
 }
 
 // Every call is right on one CPU device and on three.
@@ -61,7 +62,7 @@ func testCalls(t *testing.T, rt *weft.Runtime) {
 		"automata": testAutomata,
 		"conv":     testConv,
 		"fisher":   testFisher, "fusion": testFusion, "landscape": testLandscape, "reduce": testReduce,
-		"reservoir": testReservoir, "enumerative": testEnumerative, "clifford": testClifford, "relativity": testRelativity, "network": testNetwork, "ntt": testNTT,
+		"reservoir": testReservoir, "enumerative": testEnumerative, "clifford": testClifford, "relativity": testRelativity, "network": testNetwork, "ntt": testNTT, "autodiff": testAutodiff,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, rt) })
 	}
@@ -93,6 +94,13 @@ func TestCallsName(t *testing.T) {
 			a, err := clifford.NewAlgebra(3, 0)
 			if err == nil {
 				_, err = clifford.Normalize(ctx, rt, a, make([]float32, 8))
+			}
+			return err
+		},
+		"autodiff": func() error {
+			f, err := autodiff.Parse("x*y")
+			if err == nil {
+				_, _, err = autodiff.Gradient(ctx, rt, f, make([]float64, 4))
 			}
 			return err
 		},

@@ -12,6 +12,7 @@ import (
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/autodiff"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/clifford"
 	"github.com/weft-run/weft/workload/conv"
@@ -90,6 +91,8 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		make(graphs.New(graphs.Config{Problem: graphs.Layers, Nodes: 100})),
 		make(graphs.New(graphs.Config{Problem: graphs.Closeness, Nodes: 100})),
 		make(graphs.New(graphs.Config{Problem: graphs.Medoids, Graph: "karate"})),
+		make(autodiff.New(autodiff.Config{Problem: autodiff.Rosenbrock, Count: 10})),
+		make(autodiff.New(autodiff.Config{Problem: autodiff.Helmholtz, Count: 10, Dims: 40})),
 		make(enumerative.New(enumerative.Config{Problem: enumerative.Degree, K: 3, N: 15})),
 		make(ntt.New(ntt.Config{Log: 20})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}})),
@@ -139,7 +142,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 			}
 		}
 	}
-	if want := 50; len(seen) != want && !testing.Short() {
+	if want := 51; len(seen) != want && !testing.Short() {
 		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/autodiff"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/clifford"
 	"github.com/weft-run/weft/workload/conv"
@@ -134,6 +135,21 @@ func samples(t *testing.T) []sample {
 			t.Fatal(err)
 		}
 		out = append(out, sample{j, func() []byte { return graphNumbers(j) }})
+	}
+	for _, c := range []autodiff.Config{
+		{Problem: autodiff.Rosenbrock, Count: 203, Dims: 70, Seed: 3}, // two passes
+		{Problem: autodiff.Helmholtz, Count: 203, Dims: 40, Seed: 3},  // more than 64 slots
+		{Problem: autodiff.Expression, Count: 1003, Low: 0.1, High: 0.9, Seed: 3,
+			Expr: "sin(3*x)*cos(y); tan(x)-atan(4*y); exp(-x)/log(y); sqrt(x)*sinh(y)-cosh(x+y); tanh(3*x-y); asin(x)-acos(y)^2; abs(x-y)+x^-3"},
+	} {
+		a, err := autodiff.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sample{a, func() []byte {
+			values, derivatives := a.Result()
+			return workloadtest.Bytes(slices.Concat(values, derivatives))
+		}})
 	}
 	for _, c := range []enumerative.Config{
 		{Problem: enumerative.Degree, K: 5, N: 16},

@@ -12,6 +12,7 @@ import (
 	"github.com/weft-run/weft/internal/product"
 	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/autodiff"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/clifford"
 	"github.com/weft-run/weft/workload/conv"
@@ -236,6 +237,29 @@ var list = []Entry{
 		f.Uint64Var(&c.Seed, "seed", 1, "what the witness is drawn from")
 		return order(&c, zk.New)
 	}, Growth{[]string{"constraints"}, 1, 1 << 20}},
+	{"autodiff", "take derivatives of expressions at many points", autodiff.Funcs, func(f *pflag.FlagSet) Order {
+		c := autodiff.Config{}
+		f.StringVar(&c.Problem, "problem", "", "rosenbrock, helmholtz (energy of a mixed fluid) or expression (rosenbrock, or expression with --expr)")
+		f.StringVar(&c.Expr, "expr", "", "expression, as 'sin(x*y)+exp(z)'; several with ; between them")
+		f.IntVar(&c.Dims, "dims", 0, "variables of rosenbrock or helmholtz (8)")
+		f.IntVar(&c.Count, "count", 1<<17, "points")
+		f.IntVar(&c.Directions, "directions", autodiff.MaxDirections, "derivatives of a pass over the points, 1 to 64")
+		f.Float64Var(&c.Low, "low", 0, "least value of an expression's variables")
+		f.Float64Var(&c.High, "high", 0, "largest value of an expression's variables (1)")
+		f.Uint32Var(&c.Seed, "seed", 1, "what points and fluid are drawn from")
+		return order(&c, func(c autodiff.Config) (workload.Job, error) {
+			if err := notZero(f, "directions"); err != nil {
+				return nil, err
+			}
+			return autodiff.New(c)
+		}, func() {
+			if !f.Changed("problem") {
+				if c.Problem = autodiff.Rosenbrock; f.Changed("expr") {
+					c.Problem = autodiff.Expression
+				}
+			}
+		})
+	}, Growth{[]string{"count"}, 1, 1 << 21}},
 }
 
 // enumerativeDefaults completes a problem by what flags leave open: 27 lines on a cubic surface,

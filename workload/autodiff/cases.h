@@ -1,0 +1,21 @@
+// The operations of programs, in a switch: v of the slots A, B and C and of NUMBER.
+case OP_NUMBER: v = NUMBER; break;
+case OP_ADD: v = A + B; break;
+case OP_SUB: v = A - B; break;
+case OP_MUL: v = A * B; break;
+case OP_DIV: v = A / B; break;
+case OP_NEG: v = -A; break;
+case OP_ABS: v = ad_abs(A); break;
+case OP_SIGN: v = ad_sign(A); break;
+case OP_SQRT: v = ROOT(A); break;
+case OP_EXP: v = ad_exp(A); break;
+case OP_LOG: v = ad_log(A); break;
+case OP_SIN: case OP_COS: case OP_TAN: v = ad_circular(c.x & 0xffu, A); break;
+case OP_ASIN: case OP_ACOS: case OP_ATAN: v = ad_arc(c.x & 0xffu, A); break;
+case OP_SINH: case OP_COSH: case OP_TANH: v = ad_hyperbolic(c.x & 0xffu, A); break;
+case OP_ADD_NUMBER: v = A + NUMBER; break;
+case OP_SUB_NUMBER: v = NUMBER - A; break;
+case OP_MUL_NUMBER: v = A * NUMBER; break;
+case OP_DIV_NUMBER: v = NUMBER / A; break;
+case OP_MUL_ADD: v = A * B + C; break;
+case OP_MUL_ADD_NUMBER: v = A * NUMBER + C; break;

@@ -1,0 +1,358 @@
+package autodiff
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+)
+
+// The problems.
+const (
+	// Rosenbrock is a valley in any number of dimensions.
+	Rosenbrock = "rosenbrock"
+	// Helmholtz is the Helmholtz energy of a mixed fluid.
+	Helmholtz = "helmholtz"
+	// Expression is one of the user.
+	Expression = "expression"
+)
+
+var problems = []string{Rosenbrock, Helmholtz, Expression}
+
+// Problems are the names a Config may have as its Problem.
+func Problems() []string { return slices.Clone(problems) }
+
+var (
+	// ErrConfig is wrapped by every error of Validate, and by those of calls with points that do
+	// not suit the function.
+	ErrConfig = errors.New("bad points")
+	// ErrWrong is returned by [Job.Check] for values and derivatives that are not those.
+	ErrWrong = errors.New("not the derivatives")
+)
+
+const (
+	maxNumbers    = 1 << 28 // of points or derivatives
+	maxComponents = 64      // of a mixed fluid, whose pairs are all in its expression
+)
+
+// Config says what is computed.
+type Config struct {
+	Problem string // one of Problems
+	// Expr is the expression, or several with semicolons between them; for Expression alone.
+	Expr string
+	// Dims is the number of variables; 0 means 8. Expressions have their own.
+	Dims  int
+	Count int // points
+	// Directions is the most directions of a pass: 1 is plain forward mode. 0 means 64.
+	Directions int
+	// Low and High are between what the variables of an expression are drawn; both 0 mean 0
+	// and 1.
+	Low, High float64
+	Seed      uint32
+}
+
+func (c Config) withDefaults() Config {
+	if c.Directions == 0 {
+		c.Directions = MaxDirections
+	}
+	if c.Dims == 0 && c.Problem != Expression {
+		c.Dims = 8
+	}
+	if c.Low == 0 && c.High == 0 && c.Problem == Expression {
+		c.High = 1
+	}
+	return c
+}
+
+// Validate reports what is not computed.
+func (c Config) Validate() error {
+	_, err := c.function()
+	return err
+}
+
+// function is what the problem computes, if its configuration is right.
+func (c Config) function() (*Function, error) {
+	c = c.withDefaults()
+	if err := c.valid(); err != nil {
+		return nil, err
+	}
+	var f *Function
+	var err error
+	switch c.Problem {
+	case Rosenbrock:
+		variables, e := rosenbrock(c.Dims)
+		f, err = Compile(variables, e)
+	case Helmholtz:
+		variables, e := newMixture(c.Dims, c.Seed).helmholtz()
+		f, err = Compile(variables, e)
+	default:
+		f, err = Parse(c.Expr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, enough(f, c.Count, len(f.variables))
+}
+
+// enough errs for numbers of points that are not computed.
+func enough(f *Function, count, directions int) error {
+	if most := maxNumbers / max(len(f.variables), len(f.exprs)*directions); count < 1 || count > most {
+		return fmt.Errorf("autodiff: %d points: %w: there must be 1 to %d of %s with %s", count, ErrConfig, most, text.Count(len(f.variables), "variable"), text.Count(len(f.exprs), "expression"))
+	}
+	return nil
+}
+
+// valid reports what is wrong with all but the expression and the points.
+func (c Config) valid() error {
+	least, most := 2, maxVariables
+	if c.Problem == Helmholtz {
+		least, most = 1, maxComponents
+	}
+	switch {
+	case !slices.Contains(problems, c.Problem):
+		return fmt.Errorf("autodiff: no problem %q: %w: there is %s", c.Problem, ErrConfig, strings.Join(problems, ", "))
+	case c.Problem == Expression && strings.TrimSpace(c.Expr) == "":
+		return fmt.Errorf("autodiff: no expression: %w: give one, as sin(x*y)+exp(z)", ErrConfig)
+	case c.Problem != Expression && c.Expr != "":
+		return fmt.Errorf("autodiff: an expression for problem %s: %w: only problem %s has one", c.Problem, ErrConfig, Expression)
+	case c.Problem != Expression && (c.Low != 0 || c.High != 0):
+		return fmt.Errorf("autodiff: bounds for problem %s: %w: only problem %s has them", c.Problem, ErrConfig, Expression)
+	case c.Problem == Expression && c.Dims != 0:
+		return fmt.Errorf("autodiff: %s of an expression: %w: it has those that it names", text.Count(c.Dims, "dimension"), ErrConfig)
+	case c.Problem != Expression && (c.Dims < least || c.Dims > most):
+		return fmt.Errorf("autodiff: %s: %w: %s has %d to %d", text.Count(c.Dims, "dimension"), ErrConfig, c.Problem, least, most)
+	case c.Directions < 1 || c.Directions > MaxDirections:
+		return fmt.Errorf("autodiff: %d directions of a pass: %w: there must be 1 to %d", c.Directions, ErrConfig, MaxDirections)
+	case !(c.Low <= c.High) || math.IsInf(c.Low, 0) || math.IsInf(c.High, 0):
+		return fmt.Errorf("autodiff: variables from %v to %v: %w: both must be finite, the first not above the second", c.Low, c.High, ErrConfig)
+	}
+	return nil
+}
+
+// Bytes is the host memory that the job takes.
+func (c Config) Bytes() float64 {
+	f, err := c.function()
+	if err != nil {
+		return 0
+	}
+	n, m := float64(len(f.variables)), float64(len(f.exprs))
+	return 8 * float64(c.Count) * (n + m + m*n)
+}
+
+// Job is the values and derivatives of a function at points.
+type Job struct {
+	name       string
+	f          *Function
+	p          *program
+	count      int
+	directions [][]float64
+	kernels    []*graph.Kernel // of each pass
+	// slope adds the gradient to d by a closed form, where there is one.
+	slope func(d, x []float64)
+
+	points, values, derivatives []float64
+	unseen                      float64 // share of numbers that the last Check could not tell
+}
+
+// Streams of random numbers.
+const (
+	streamPoints = iota
+	streamMixture
+)
+
+// New draws points by logical index, and takes all derivatives there.
+func New(c Config) (*Job, error) {
+	f, err := c.function()
+	if err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	low, high := c.Low, c.High
+	var slope func(d, x []float64)
+	switch c.Problem {
+	case Rosenbrock:
+		low, high, slope = -2, 2, rosenbrockSlope
+	case Helmholtz:
+		high, slope = 1, newMixture(c.Dims, c.Seed).slope
+	}
+	points := make([]float64, c.Count*len(f.variables))
+	draw := philox.Source{Seed: c.Seed, Stream: streamPoints}
+	for i := 0; i < len(points); i += 4 {
+		block := draw.Block(uint64(i/4), 0, 0)
+		for k := range min(4, len(points)-i) {
+			at := philox.Unit(block[k])
+			points[i+k] = low*(1-at) + high*at
+		}
+	}
+	p, err := f.program(c.Directions)
+	if err != nil {
+		return nil, err
+	}
+	j := newJob(f, p, units(len(f.variables)), points)
+	j.name, j.slope = c.Problem, slope
+	return j, nil
+}
+
+// newJob is a job for points.
+func newJob(f *Function, p *program, directions [][]float64, points []float64) *Job {
+	count := len(points) / len(f.variables)
+	j := &Job{name: Expression, f: f, p: p, count: count, directions: directions, points: points}
+	j.values, j.derivatives = make([]float64, count*p.outputs), make([]float64, count*p.outputs*p.columns)
+	for i := range p.passes {
+		j.kernels = append(j.kernels, p.kernel(i, p.ops*float64(count)))
+	}
+	return j
+}
+
+// Name says what is computed.
+func (j *Job) Name() string {
+	return fmt.Sprintf("autodiff %s of %s in %s at %s", j.name, text.Count(len(j.f.exprs), "expression"), text.Count(len(j.f.variables), "variable"), text.Count(j.count, "point"))
+}
+
+// Class is R: a point does not depend on others.
+func (j *Job) Class() workload.Class { return workload.RowExact }
+
+// each is how many bytes a point has in points, values and derivatives.
+func (j *Job) each() (points, values, derivatives int64) {
+	return int64(8 * len(j.f.variables)), int64(8 * j.p.outputs), int64(8 * j.p.outputs * j.p.columns)
+}
+
+// Items are the points.
+func (j *Job) Items() sched.Items {
+	x, v, d := j.each()
+	return sched.Items{
+		Extent: int64(j.count),
+		Bytes:  func(lo, hi int64) (in, out int64) { return x * (hi - lo), (v + d) * (hi - lo) },
+	}
+}
+
+// Streamed says that points need nothing of one another.
+func (j *Job) Streamed() {}
+
+// Whole is all points as one task.
+func (j *Job) Whole() graph.Task { return j.task(0, int64(j.count)) }
+
+func (j *Job) task(lo, hi int64) graph.Task {
+	x, v, d := j.each()
+	n := float64(hi - lo)
+	t := graph.Task{
+		Name: fmt.Sprintf("points %d-%d", lo, hi),
+		Work: graph.Work{Ops: j.p.ops * n, Bytes: float64(x*int64(len(j.p.passes))+v+d) * n, Unit: graph.FP64},
+	}
+	for i, ps := range j.p.passes {
+		t.Steps = append(t.Steps, graph.Step{Kernel: j.kernels[i], Launch: graph.Grid(hi - lo)}.With(params{
+			n: int(hi - lo), variables: len(j.f.variables), outputs: j.p.outputs, columns: j.p.columns, from: ps.from, to: ps.to, slots: ps.slots,
+		}))
+	}
+	return t
+}
+
+// Graph has a task for each range of points.
+func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	var b graph.Builder
+	x, v, d := j.each()
+	points := b.Data(graph.Data{Name: "points", Bytes: x * int64(j.count), Input: true})
+	code := b.Data(graph.Data{Name: "instructions", Bytes: int64(4 * len(j.p.code)), Input: true})
+	numbers := b.Data(graph.Data{Name: "numbers", Bytes: int64(8 * len(j.p.numbers)), Input: true})
+	values := b.Data(graph.Data{Name: "values", Bytes: v * int64(j.count), Output: true})
+	derivatives := b.Data(graph.Data{Name: "derivatives", Bytes: d * int64(j.count), Output: true})
+	for _, r := range ranges {
+		slice := func(of graph.DataID, each int64, access graph.Access) graph.Use {
+			return graph.Use{Data: of, Offset: each * r.Lo, Bytes: each * r.Len(), Access: access}
+		}
+		t := j.task(r.Lo, r.Hi)
+		t.Uses = []graph.Use{
+			slice(points, x, graph.Read), {Data: code, Access: graph.Read}, {Data: numbers, Access: graph.Read},
+			slice(values, v, graph.Write), slice(derivatives, d, graph.Write),
+		}
+		b.Add(t)
+	}
+	return b.Build()
+}
+
+// Bind ties points and results to the job's memory.
+func (j *Job) Bind() []weft.Binding {
+	return []weft.Binding{weft.Bind("points", j.points), weft.Bind("instructions", j.p.code), weft.Bind("numbers", j.p.numbers),
+		weft.Bind("values", j.values), weft.Bind("derivatives", j.derivatives)}
+}
+
+// Points are the points in the job's own memory, a number for every variable. Between runs a
+// caller may set them.
+func (j *Job) Points() []float64 { return j.points }
+
+// Result is the values at points, and for each value the derivatives in the order of the
+// variables, after a run.
+func (j *Job) Result() (values, derivatives []float64) { return j.values, j.derivatives }
+
+// Rate is points and derivatives a second.
+func (j *Job) Rate(d time.Duration) string {
+	n := float64(j.count) / d.Seconds()
+	return fmt.Sprintf("%.2f M points/s, %.1f M derivatives/s", n/1e6, n*float64(j.p.outputs*j.p.columns)/1e6)
+}
+
+// NotFinite returns at how many points a value or a derivative is not finite, and the first of
+// them, or −1.
+func (j *Job) NotFinite() (points, first int) {
+	first = -1
+	for i := range j.count {
+		values, derivatives := j.at(i)
+		if slices.ContainsFunc(values, notFinite) || slices.ContainsFunc(derivatives, notFinite) {
+			if points++; first < 0 {
+				first = i
+			}
+		}
+	}
+	return points, first
+}
+
+func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
+
+// at is the results at a point.
+func (j *Job) at(i int) (values, derivatives []float64) {
+	m, d := j.p.outputs, j.p.outputs*j.p.columns
+	return j.values[i*m : (i+1)*m], j.derivatives[i*d : (i+1)*d]
+}
+
+// point writes a point's variables, the first few of many.
+func (j *Job) point(i int) string {
+	n := len(j.f.variables)
+	var words []string
+	for k, v := range j.points[i*n : (i+1)*n] {
+		if k == 4 {
+			words = append(words, "…")
+			break
+		}
+		words = append(words, fmt.Sprintf("%s = %.9g", j.f.variables[k], v))
+	}
+	return fmt.Sprintf("point %d (%s)", i, strings.Join(words, ", "))
+}
+
+// Summary is the sums of values and of the squares of derivatives, of what is finite, and the
+// first point with what is not.
+func (j *Job) Summary() string {
+	values, squares := 0.0, 0.0
+	for _, v := range j.values {
+		if !notFinite(v) {
+			values += v
+		}
+	}
+	for _, d := range j.derivatives {
+		if !notFinite(d) {
+			squares += d * d
+		}
+	}
+	out := fmt.Sprintf("sum %.9g of values, norm %.9g of derivatives", values, math.Sqrt(squares))
+	if n, first := j.NotFinite(); n > 0 {
+		out += fmt.Sprintf("; not finite at %s, the first of which is %s", text.Count(n, "point"), j.point(first))
+	}
+	return out
+}

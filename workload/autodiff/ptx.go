@@ -1,0 +1,10 @@
+package autodiff
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate go run github.com/weft-run/weft/cmd/weftparams .
+//go:generate ../ptx.sh autodiff/autodiff.cu
+//go:embed autodiff.ptx
+var ptx []byte
