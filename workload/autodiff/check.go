@@ -110,6 +110,7 @@ type branch struct {
 	*node
 	a, b     int
 	variable int
+	constant bool // there is no variable in it
 }
 
 func newTree(f *Function) *tree {
@@ -121,11 +122,14 @@ func newTree(f *Function) *tree {
 			return i
 		}
 		b := branch{node: n, a: -1, b: -1, variable: f.index[n.name]}
+		b.constant = n.op != opVariable
 		if n.a != nil {
 			b.a = walk(n.a)
+			b.constant = t.list[b.a].constant
 		}
 		if n.b != nil {
 			b.b = walk(n.b)
+			b.constant = b.constant && t.list[b.b].constant
 		}
 		t.list = append(t.list, b)
 		at[n] = len(t.list) - 1
@@ -162,7 +166,9 @@ func (s *state) evaluate(point, direction []float64) {
 			s.nodes[i] = dual{v: b.number}
 		case opVariable:
 			s.nodes[i] = dual{v: point[b.variable], im: step * direction[b.variable]}
-		case opAdd, opSub, opMul, opDiv, opPow:
+		case opPow:
+			s.nodes[i] = raise(s.nodes[b.a], s.nodes[b.b], s.list[b.b].constant)
+		case opAdd, opSub, opMul, opDiv:
 			s.nodes[i] = combine(b.op, s.nodes[b.a], s.nodes[b.b])
 		default:
 			s.nodes[i] = apart(b.op, s.nodes[b.a])
@@ -209,11 +215,9 @@ func combine(o op, a, b dual) dual {
 		large = max(va*db, vb*da)
 		out.ev += unit * math.Abs(out.v)
 		out.ed += unit * (va*db + vb*da)
-	case opDiv:
+	default:
 		out = divide(a, b)
 		large = max(da/vb, math.Abs(out.v)*db/vb, math.Abs(out.v)*db)
-	default:
-		return raise(a, b)
 	}
 	out.ev, out.ed = out.ev+tiny, out.ed+tinyStep
 	return out.known(large)
@@ -235,23 +239,32 @@ func divide(a, b dual) dual {
 	return out
 }
 
-// raise is a power: a product for integers, and else by logarithms.
-func raise(a, b dual) dual {
-	if n := b.v; b.im == 0 && b.ev == 0 && n == math.Trunc(n) && math.Abs(n) <= maxPower {
-		one := dual{v: 1}
-		out := one
-		for range int(math.Abs(n)) {
-			out = combine(opMul, out, a)
-		}
-		if n < 0 {
-			return combine(opDiv, one, out)
-		}
-		return out
-	}
-	if b.im == 0 && b.ev == 0 && b.v == 0.5 {
-		return apart(opSqrt, a)
+// raise is a power: a product for integers that are no variables, of roots for halves of them,
+// and else by logarithms.
+func raise(a, b dual, constant bool) dual {
+	switch n := b.v; {
+	case constant && n == math.Trunc(n) && math.Abs(n) <= maxPower:
+		return whole(a, int(n))
+	case constant && 2*n == math.Trunc(2*n) && math.Abs(n) <= maxPower/2:
+		return whole(apart(opSqrt, a), int(2*n))
 	}
 	return apart(opExp, combine(opMul, b, apart(opLog, a)))
+}
+
+func whole(a dual, n int) dual {
+	out := dual{v: 1}
+	for k := max(n, -n); k > 0; k /= 2 {
+		if k%2 == 1 {
+			out = combine(opMul, out, a)
+		}
+		if k > 1 {
+			a = combine(opMul, a, a)
+		}
+	}
+	if n < 0 {
+		return combine(opDiv, dual{v: 1}, out)
+	}
+	return out
 }
 
 // apart is a function of one number. The real part is that of real arithmetic, since complex

@@ -23,6 +23,18 @@ type Function struct {
 // all of which there must be, each once. An expression that is too large, or has a number that
 // is not finite, is an error that wraps [ErrExpr], as are variables that are not named.
 func Compile(variables []string, exprs ...Expr) (*Function, error) {
+	f, err := newFunction(variables, exprs)
+	if err == nil {
+		_, err = f.program(MaxDirections)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// newFunction is Compile without a program, which is made when it is needed.
+func newFunction(variables []string, exprs []Expr) (*Function, error) {
 	f := &Function{variables: slices.Clone(variables), exprs: slices.Clone(exprs), index: make(map[string]int)}
 	for i, name := range variables {
 		if _, twice := f.index[name]; twice {
@@ -49,9 +61,6 @@ func Compile(variables []string, exprs ...Expr) (*Function, error) {
 		if err := f.look(e.node, seen); err != nil {
 			return nil, err
 		}
-	}
-	if _, err := f.program(MaxDirections); err != nil {
-		return nil, err
 	}
 	return f, nil
 }

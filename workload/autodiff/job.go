@@ -85,18 +85,20 @@ func (c Config) function() (*Function, error) {
 	if err := c.valid(); err != nil {
 		return nil, err
 	}
-	var f *Function
-	var err error
+	var variables []string
+	exprs := make([]Expr, 1)
 	switch c.Problem {
 	case Rosenbrock:
-		variables, e := rosenbrock(c.Dims)
-		f, err = Compile(variables, e)
+		variables, exprs[0] = rosenbrock(c.Dims)
 	case Helmholtz:
-		variables, e := newMixture(c.Dims, c.Seed).helmholtz()
-		f, err = Compile(variables, e)
+		variables, exprs[0] = newMixture(c.Dims, c.Seed).helmholtz()
 	default:
-		f, err = Parse(c.Expr)
+		var err error
+		if variables, exprs, err = parse(c.Expr, nil); err != nil {
+			return nil, err
+		}
 	}
+	f, err := newFunction(variables, exprs)
 	if err != nil {
 		return nil, err
 	}

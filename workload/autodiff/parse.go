@@ -34,21 +34,30 @@ const (
 // those of the expressions by name, x2 before x10. An error says at which column the text is
 // wrong and wraps [ErrExpr].
 func Parse(text string, variables ...string) (*Function, error) {
+	variables, exprs, err := parse(text, variables)
+	if err != nil {
+		return nil, err
+	}
+	return Compile(variables, exprs...)
+}
+
+// parse is Parse without the function.
+func parse(text string, variables []string) ([]string, []Expr, error) {
 	p := parser{text: text}
 	exprs, err := p.all()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(variables) == 0 {
 		variables = slices.SortedFunc(maps.Keys(p.seen), byName)
 	} else {
 		for name, at := range p.seen {
 			if !slices.Contains(variables, name) {
-				return nil, p.fail(at, "%q is not among the variables %s", name, strings.Join(variables, ", "))
+				return nil, nil, p.fail(at, "%q is not among the variables %s", name, strings.Join(variables, ", "))
 			}
 		}
 	}
-	return Compile(variables, exprs...)
+	return variables, exprs, nil
 }
 
 // byName orders names by their letters and then by the number behind these.
@@ -89,7 +98,7 @@ func (p *parser) next() byte {
 
 // found names what follows, for errors.
 func (p *parser) found() string {
-	if p.next() == 0 {
+	if p.next() == 0 && p.at == len(p.text) {
 		return "the end"
 	}
 	r, _ := utf8.DecodeRuneInString(p.text[p.at:])

@@ -84,8 +84,17 @@ func (p *program) pass(index map[string]int, exprs []Expr, directions [][]float6
 			stores = append(stores, instruction{op: opValue, a: v, index: i})
 		}
 	}
+	sweep := make([][]value, n) // every value, with its derivatives
+	for v := range sweep {
+		sweep[v] = []value{value(v)}
+	}
 	for k, seeds := range directions {
 		d := g.derive(n, seeds)
+		for v, of := range d {
+			if of != none {
+				sweep[v] = append(sweep[v], of)
+			}
+		}
 		for i, v := range outputs {
 			if v = d[v]; v == none {
 				v = g.number(0)
@@ -98,7 +107,10 @@ func (p *program) pass(index map[string]int, exprs []Expr, directions [][]float6
 	}
 	best, slots := []instruction(nil), math.MaxInt
 	for _, way := range []schedule{{}, {depthFirst: true}, {repeat: true}, {depthFirst: true, repeat: true}} {
-		list := fuse(way.order(g, stores))
+		if way.repeat && slots <= fewSlots {
+			break
+		}
+		list := fuse(way.order(g, sweep, stores))
 		if need := allot(list, nil); need < slots && (slots > fewSlots || len(list) <= len(best)) {
 			best, slots = list, need
 		}
@@ -112,12 +124,12 @@ func (p *program) pass(index map[string]int, exprs []Expr, directions [][]float6
 
 // schedule is an order of instructions.
 type schedule struct {
-	depthFirst bool // by outputs, and not by the order in which values were made
+	depthFirst bool // one output after the other, and not one value with its derivatives after the other
 	repeat     bool // variables and numbers are loaded for every use, and take no slots in between
 }
 
 // order lists the instructions for what is stored, which are stored as soon as they are there.
-func (s schedule) order(g *values, stores []instruction) (out []instruction) {
+func (s schedule) order(g *values, sweep [][]value, stores []instruction) (out []instruction) {
 	waiting := make(map[value][]instruction)
 	for _, st := range stores {
 		waiting[st.a] = append(waiting[st.a], st)
@@ -159,10 +171,15 @@ func (s schedule) order(g *values, stores []instruction) (out []instruction) {
 	for _, st := range stores {
 		g.visit(st.a, needed, func(v value) { needed[v] = true })
 	}
-	for v, n := range needed {
-		if n {
-			emit(value(v))
+	for _, of := range sweep {
+		for _, v := range of {
+			if needed[v] {
+				g.visit(v, done, emit)
+			}
 		}
+	}
+	for _, st := range stores { // numbers, which are no value's derivative
+		g.visit(st.a, done, emit)
 	}
 	return out
 }
@@ -198,9 +215,9 @@ func (g *values) visit(v value, done []bool, do func(value)) {
 
 // fuse joins a product with the sum that alone uses it. Both are still rounded.
 func fuse(list []instruction) []instruction {
-	uses, made := map[value]int{}, map[value]int{}
+	uses, made := make([]int, last(list)+1), make([]int, last(list)+1)
 	for i, in := range list {
-		for _, v := range []value{in.a, in.b} {
+		for _, v := range [...]value{in.a, in.b} {
 			if v != none {
 				uses[v]++
 			}
@@ -238,18 +255,25 @@ func fuse(list []instruction) []instruction {
 	return out
 }
 
+// last is the largest value of instructions.
+func last(list []instruction) (v value) {
+	for _, in := range list {
+		v = max(v, in.to)
+	}
+	return v
+}
+
 // allot gives values slots, which are free again after the last use, and returns how many there
 // are. slot is told those of every instruction, none where there is no operand.
 func allot(list []instruction, slot func(i int, to, a, b, c value)) (slots int) {
-	last := make(map[value]int, len(list))
+	until, at := make([]int, last(list)+1), make([]value, last(list)+1)
 	for i, in := range list {
-		for _, v := range []value{in.a, in.b, in.c} {
+		for _, v := range [...]value{in.a, in.b, in.c} {
 			if v != none {
-				last[v] = i
+				until[v] = i
 			}
 		}
 	}
-	at := make(map[value]value, len(list))
 	var free []value
 	for i, in := range list {
 		var to [4]value
@@ -260,7 +284,7 @@ func allot(list []instruction, slot func(i int, to, a, b, c value)) (slots int) 
 			}
 		}
 		for k, v := range operands {
-			if v != none && last[v] == i && !slices.Contains(operands[:k], v) {
+			if v != none && until[v] == i && !slices.Contains(operands[:k], v) {
 				free = append(free, at[v])
 			}
 		}
