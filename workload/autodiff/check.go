@@ -182,6 +182,9 @@ const (
 	tinyStep = 0x1p-1074 / step * 8
 )
 
+// small is how large an imaginary part may be, beside a number, so that its square vanishes.
+const small = 0x1p-30
+
 // known makes a bound infinite that says nothing, or where numbers are too large on the way.
 func (d dual) known(large float64) dual {
 	if large = max(large, math.Abs(d.im)/step); large > huge || math.IsNaN(large) {
@@ -217,7 +220,7 @@ func combine(o op, a, b dual) dual {
 		out.ed += unit * (va*db + vb*da)
 	default:
 		out = divide(a, b)
-		large = max(da/vb, math.Abs(out.v)*db/vb, math.Abs(out.v)*db)
+		large = max(da/vb, math.Abs(out.v)/vb, math.Abs(out.v)*db/vb, math.Abs(out.v)*db)
 	}
 	out.ev, out.ed = out.ev+tiny, out.ed+tinyStep
 	return out.known(large)
@@ -235,6 +238,9 @@ func divide(a, b dual) dual {
 	out.ed = (a.ed+math.Abs(v)*b.ed+db*out.ev+math.Abs(d)/step*b.ev)/vb + unit*(da+math.Abs(v)*db)/vb
 	if b.ev > vb/4 && b.ev > tiny*4 {
 		out.ev, out.ed = math.Inf(1), math.Inf(1)
+	}
+	if math.Abs(b.im) > small*vb {
+		out.ed = math.Inf(1)
 	}
 	return out
 }
@@ -278,6 +284,13 @@ func apart(o op, a dual) dual {
 	im, p, q := function(o, a.z(), v)
 	out := dual{v: v, im: im, ev: math.Abs(p)*a.ev + q*a.ev*a.ev + unit*math.Abs(v) + tiny}
 	out.ed = math.Abs(p)*a.ed + q*a.ev*(da+a.ed) + unit*math.Abs(p)*da + tinyStep
+	scale := 1. // of what the imaginary part must be a small part
+	if o == opLog || o == opSqrt {
+		scale = math.Abs(x)
+	}
+	if math.Abs(a.im) > small*scale {
+		out.ed = math.Inf(1)
+	}
 	if (o == opAbs && math.Abs(x) <= a.ev || o != opAbs && q*a.ev > math.Abs(p)/4) && a.ev > 4*tiny {
 		out.ed = math.Inf(1) // the function bends within the bound
 	}

@@ -204,7 +204,7 @@ func (g *values) power(a, b value) value {
 func (g *values) integer(a value, n int) value {
 	switch {
 	case n < 0:
-		return g.quotient(g.number(1), g.integer(a, -n))
+		return g.integer(g.quotient(g.number(1), a), -n) // what 1/aⁿ squares in its derivative may be too small
 	case n == 0:
 		return g.number(1)
 	case n == 1:
