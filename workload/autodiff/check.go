@@ -220,7 +220,7 @@ func combine(o op, a, b dual) dual {
 		out.ed += unit * (va*db + vb*da)
 	default:
 		out = divide(a, b)
-		large = max(da/vb, math.Abs(out.v)/vb, math.Abs(out.v)*db/vb, math.Abs(out.v)*db)
+		large = max(da/vb, 1/vb, math.Abs(out.v)*db/vb, math.Abs(out.v)*db)
 	}
 	out.ev, out.ed = out.ev+tiny, out.ed+tinyStep
 	return out.known(large)
@@ -235,7 +235,7 @@ func divide(a, b dual) dual {
 		d = a.im / b.v
 	}
 	out := dual{v: v, im: d, ev: (a.ev+math.Abs(v)*b.ev)/vb + unit*math.Abs(v)}
-	out.ed = (a.ed+math.Abs(v)*b.ed+db*out.ev+math.Abs(d)/step*b.ev)/vb + unit*(da+math.Abs(v)*db)/vb
+	out.ed = (a.ed+math.Abs(v)*b.ed+db*out.ev+math.Abs(d)/step*b.ev)/vb + unit*(da+math.Abs(v)*db)/vb + tiny/vb
 	if b.ev > vb/4 && b.ev > tiny*4 {
 		out.ev, out.ed = math.Inf(1), math.Inf(1)
 	}
@@ -298,7 +298,14 @@ func apart(o op, a dual) dual {
 		out.ev, out.ed = math.Inf(1), math.Inf(1) // on one side of the bound there may be a value
 		return out
 	}
-	if (o == opAsin || o == opAcos) && math.Abs(math.Abs(x)-1) <= 4*a.ev {
+	edge := math.Inf(1) // how far x is from where there are no values
+	switch o {
+	case opAsin, opAcos:
+		edge = math.Abs(math.Abs(x) - 1)
+	case opSqrt, opLog:
+		edge = math.Abs(x)
+	}
+	if edge <= 4*a.ev && a.ev > 4*tiny {
 		out.ev, out.ed = math.Inf(1), math.Inf(1)
 		return out
 	}

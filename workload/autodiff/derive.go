@@ -53,13 +53,13 @@ func (g *values) rule(v value, d []value, seeds []float64) value {
 	case opDiv:
 		switch {
 		case da == none:
-			return g.product(g.negative(g.quotient(v, e.b)), db)
+			return g.inverse(v, e.b, db)
 		case db == none:
 			return g.quotient(da, e.b)
 		}
 		return g.quotient(g.difference(da, g.product(v, db)), e.b)
 	case opDivNumber:
-		return g.product(g.negative(g.quotient(v, e.a)), da)
+		return g.inverse(v, e.a, da)
 	case opAddNumber:
 		return da
 	case opSubNumber, opNeg:
@@ -68,6 +68,12 @@ func (g *values) rule(v value, d []value, seeds []float64) value {
 		return g.product(da, g.number(number))
 	}
 	return g.product(g.slope(e.op, v, e.a), da)
+}
+
+// inverse is the derivative of v, a number divided by b: −v·b′·(1/b). v/b may be too small for a
+// number where that is not.
+func (g *values) inverse(v, b, db value) value {
+	return g.product(g.product(g.negative(v), db), g.quotient(g.number(1), b))
 }
 
 // both is the sum of derivatives of which either may be none, and times a product.

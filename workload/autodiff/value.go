@@ -17,7 +17,8 @@ type entry struct {
 }
 
 // values is a graph of values in which every one is there once: the same operation on the same
-// values is the same value. An operation on numbers alone is done here.
+// values is the same value. An operation on numbers alone is done here, and
+// one that changes nothing is left out; x + 0 and 0 − x are not, since zeros have signs.
 type values struct {
 	list []entry
 	at   map[entry]value
@@ -63,8 +64,6 @@ func (g *values) sum(a, b value) value {
 		return g.number(x + y)
 	case left:
 		return g.sum(b, a)
-	case right && y == 0:
-		return a
 	case right:
 		return g.with(opAddNumber, a, y)
 	}
@@ -72,14 +71,10 @@ func (g *values) sum(a, b value) value {
 }
 
 func (g *values) difference(a, b value) value {
-	x, left := g.is(a)
 	if y, right := g.is(b); right {
 		return g.sum(a, g.number(-y))
 	}
-	switch {
-	case left && x == 0:
-		return g.negative(b)
-	case left:
+	if x, left := g.is(a); left {
 		return g.with(opSubNumber, b, x)
 	}
 	return g.binary(opSub, a, b)
