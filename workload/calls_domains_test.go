@@ -241,6 +241,7 @@ func testAutodiff(t *testing.T, rt *weft.Runtime) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	testFunctions(t, rt)
 	for i := range n {
 		x, y, z := points[3*i], points[3*i+1], points[3*i+2]
 		want := []float64{
@@ -260,6 +261,41 @@ func testAutodiff(t *testing.T, rt *weft.Runtime) {
 		for o := range 3 {
 			near("a derivative along a direction", along[6*i+2*o], want[3*o]-2*want[3*o+1]+0.5*want[3*o+2])
 			near("a derivative along nothing", along[6*i+2*o+1], 0)
+		}
+	}
+}
+
+// testFunctions compares functions with those of package math, at arguments of any size.
+func testFunctions(t *testing.T, rt *weft.Runtime) {
+	f, err := autodiff.Parse("sin(x); cos(x); tan(x); exp(x); log(x); sqrt(x); asin(x); acos(x); atan(x); sinh(x); cosh(x); tanh(x)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := []float64{0, 1, -1, 0.5, 709, -709, 710, -740, -746, 1e-310, 5e-324, 0x1p20, math.MaxFloat64, math.Inf(1), math.Inf(-1), math.NaN(), 6381956970095103 * 0x1p797}
+	r := rand.New(rand.NewPCG(7, 8))
+	for e := -1020; e < 1020; e++ {
+		points = append(points, math.Ldexp(1+r.Float64(), e), -math.Ldexp(1+r.Float64(), e/64))
+	}
+	values, _, err := autodiff.Jacobian(t.Context(), rt, f, points)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := []func(float64) float64{math.Sin, math.Cos, math.Tan, math.Exp, math.Log, math.Sqrt, math.Asin, math.Acos, math.Atan, math.Sinh, math.Cosh, math.Tanh}
+	for i, x := range points {
+		for k, v := range values[i*len(of) : (i+1)*len(of)] {
+			want := of[k](x)
+			ulp := math.Nextafter(math.Abs(want), math.Inf(1)) - math.Abs(want)
+			switch { // what package math does not know
+			case k < 3 && math.Abs(x) > 1<<29:
+				ulp += 0x1p-54 * (1 + want*want*float64(k/2))
+			case k == 4 && x > 0 && x < 0x1p-1022:
+				want = math.Log(x*0x1p54) - 54*math.Ln2
+			case k >= 9 && math.Abs(x) > 709.75:
+				continue
+			}
+			if v != want && !(math.Abs(v-want) <= 6*ulp) && !(math.IsNaN(v) && math.IsNaN(want)) && !(math.Abs(want) < 0x1p-1020 && math.Abs(v) < 0x1p-1020) {
+				t.Errorf("function %d of %v is %v, want %v", k, x, v, want)
+			}
 		}
 	}
 }

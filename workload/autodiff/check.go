@@ -273,6 +273,9 @@ func whole(a dual, n int) dual {
 	return out
 }
 
+// farTurns is beyond which package math, and so the CPU, knows an angle to about farOff only.
+const farTurns, farOff = 1 << 29, 0x1p-52
+
 // apart is a function of one number. The real part is that of real arithmetic, since complex
 // functions go on where real ones end.
 func apart(o op, a dual) dual {
@@ -284,6 +287,9 @@ func apart(o op, a dual) dual {
 	im, p, q := function(o, a.z(), v)
 	out := dual{v: v, im: im, ev: math.Abs(p)*a.ev + q*a.ev*a.ev + unit*math.Abs(v) + tiny}
 	out.ed = math.Abs(p)*a.ed + q*a.ev*(da+a.ed) + unit*math.Abs(p)*da + tinyStep
+	if math.Abs(x) > farTurns && o >= opSin && o <= opTan {
+		out.ev, out.ed = out.ev+math.Abs(p)*farOff, out.ed+q*farOff*da
+	}
 	scale := 1. // of what the imaginary part must be a small part
 	if o == opLog || o == opSqrt {
 		scale = math.Abs(x)

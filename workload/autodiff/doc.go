@@ -11,7 +11,7 @@
 //
 // All devices compute in float64. CPU cores run every instruction for a block of points, in
 // vectors of AVX2 where there are any, and have functions from package math, within 1 ulp or
-// so. GPUs run the program at a point in each thread, with functions of their own (functions.h),
+// so, but for angles beyond 2²⁹, which it knows to 2⁻⁵². GPUs run the program at a point in each thread, with functions of their own (functions.h),
 // which are within 2 ulp, tan, asin, acos, sinh, cosh and tanh within 4; a Vulkan device must
 // have shaderFloat64. Where there is much to do, CUDA C and GLSL are generated for the program
 // as well, which devices with NVRTC or glslc compile and use if it is faster; it has the same

@@ -57,7 +57,11 @@ type Config struct {
 	// Low and High are between what the variables of an expression are drawn; both 0 mean 0
 	// and 1.
 	Low, High float64
-	Seed      uint32
+	// Generate has GPUs run CUDA C or GLSL that is generated for the program, where NVRTC or
+	// glslc is there to compile it, however little work there is. Else that is from 2³²
+	// operations on.
+	Generate bool
+	Seed     uint32
 }
 
 func (c Config) withDefaults() Config {
@@ -200,7 +204,9 @@ func New(c Config) (*Job, error) {
 		return nil, err
 	}
 	j := newJob(f, p, units(len(f.variables)), points)
-	j.name, j.slope = c.Problem, slope
+	if j.name, j.slope = c.Problem, slope; c.Generate {
+		j.kernelsFor(true)
+	}
 	return j, nil
 }
 
@@ -209,10 +215,16 @@ func newJob(f *Function, p *program, directions [][]float64, points []float64) *
 	count := len(points) / len(f.variables)
 	j := &Job{name: Expression, f: f, p: p, count: count, directions: directions, points: points}
 	j.values, j.derivatives = make([]float64, count*p.outputs), make([]float64, count*p.outputs*p.columns)
-	for i := range p.passes {
-		j.kernels = append(j.kernels, p.kernel(i, p.ops*float64(count)))
-	}
+	j.kernelsFor(p.ops*float64(count) >= generateOps)
 	return j
+}
+
+// kernelsFor takes the kernels of passes, generated ones or those that run the program.
+func (j *Job) kernelsFor(generate bool) {
+	j.kernels = nil
+	for i := range j.p.passes {
+		j.kernels = append(j.kernels, j.p.kernel(i, generate))
+	}
 }
 
 // Name says what is computed.

@@ -210,7 +210,7 @@ func apply(o op, out, a []float64) {
 		}
 	case opLog:
 		for i, x := range a {
-			out[i] = math.Log(x)
+			out[i] = logarithm(x)
 		}
 	case opSin:
 		for i, x := range a {

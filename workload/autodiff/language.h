@@ -1,4 +1,5 @@
-// What functions.h is written in, for GLSL and for CUDA C.
+// What functions.h is written in: GLSL, CUDA C for clang, or CUDA C for NVRTC, where numbers are
+// of a type of their own (RTC, see generate.go).
 #ifdef GLSL
 #define FN
 #define CALL
@@ -18,31 +19,38 @@ uint ad_upper(uint a, uint b) {
 }
 #define MUL(a, b) ad_upper(a, b)
 #else
-#define FN static inline __attribute__((device))
-#define CALL static __attribute__((device, noinline))
-#define NUM double
+#define FN static inline __device__
+#define CALL static __device__ __attribute__((noinline))
 typedef unsigned int uint;
+#ifdef RTC
+#define double num
+#else
+typedef double real;
+#endif
+#define NUM double
+union ad_words {
+	unsigned long long bits;
+	real number;
+};
 FN double ad_join(uint high, uint low) {
-	union {
-		unsigned long long bits;
-		double number;
-	} u;
+	ad_words u;
 	u.bits = (unsigned long long)high << 32 | low;
 	return u.number;
 }
 FN uint ad_word(double x, int shift) {
-	union {
-		unsigned long long bits;
-		double number;
-	} u;
+	ad_words u;
+#ifdef RTC
+	u.number = x.v;
+#else
 	u.number = x;
+#endif
 	return (uint)(u.bits >> shift);
 }
 #define N(high, low) ad_join(high, low)
 #define HIGH(x) ad_word(x, 32)
 #define LOW(x) ad_word(x, 0)
 #define NONE(x) ((x) != (x))
-#define TABLE static __attribute__((constant)) const
+#define TABLE static __constant__ const
 #define TABLE_OF(type) TABLE_LIST
 #define TABLE_LIST(...) {__VA_ARGS__}
 #define min_int(a, b) ((a) < (b) ? (a) : (b))

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/text"
 )
 
@@ -26,7 +28,7 @@ const words = 4
 type program struct {
 	code    []uint32
 	numbers []float64
-	passes  []pass
+	passes  []*pass
 	columns int // derivatives of an output
 	outputs int
 	ops     float64 // operations for a point, roughly
@@ -36,6 +38,9 @@ type program struct {
 type pass struct {
 	from, to, slots int
 	source          []instruction // before values had slots
+
+	once      sync.Once
+	generated *graph.Kernel
 }
 
 // instruction is one in which values are not in slots yet: to, a, b and c are values. What
@@ -305,7 +310,7 @@ func allot(list []instruction, slot func(i int, to, a, b, c value)) (slots int) 
 
 // emit adds instructions as a pass.
 func (p *program) emit(list []instruction, slots int) {
-	ps := pass{from: len(p.code) / words, slots: slots, source: slices.Clone(list)}
+	ps := &pass{from: len(p.code) / words, slots: slots, source: slices.Clone(list)}
 	numbers := make(map[uint64]uint32)
 	for i, x := range p.numbers {
 		numbers[math.Float64bits(x)] = uint32(i)

@@ -148,7 +148,7 @@ func compute(o op, x float64) float64 {
 	case opExp:
 		return math.Exp(x)
 	case opLog:
-		return math.Log(x)
+		return logarithm(x)
 	case opSin:
 		return math.Sin(x)
 	case opCos:
@@ -162,11 +162,34 @@ func compute(o op, x float64) float64 {
 	case opAtan:
 		return math.Atan(x)
 	case opSinh:
+		if math.Abs(x) > hyperbolic {
+			return math.Copysign(half(x), x)
+		}
 		return math.Sinh(x)
 	case opCosh:
+		if math.Abs(x) > hyperbolic {
+			return half(x)
+		}
 		return math.Cosh(x)
 	}
 	return math.Tanh(x)
+}
+
+// hyperbolic is from where on exp(x) may be too large for a number that sinh and cosh are not.
+const hyperbolic = 700
+
+// half is exp(|x|)/2.
+func half(x float64) float64 {
+	e := math.Exp(math.Abs(x) / 2)
+	return e / 2 * e
+}
+
+// logarithm is math.Log, which on some machines takes numbers below 2⁻¹⁰²² for others.
+func logarithm(x float64) float64 {
+	if x > 0 && x < 0x1p-1022 {
+		return math.Log(x*0x1p54) - 54*math.Ln2
+	}
+	return math.Log(x)
 }
 
 // sign is −1, 0 or 1, and none of what is none.
