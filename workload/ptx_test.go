@@ -92,7 +92,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		make(graphs.New(graphs.Config{Problem: graphs.Closeness, Nodes: 100})),
 		make(graphs.New(graphs.Config{Problem: graphs.Medoids, Graph: "karate"})),
 		make(autodiff.New(autodiff.Config{Problem: autodiff.Rosenbrock, Count: 10})),
-		make(autodiff.New(autodiff.Config{Problem: autodiff.Helmholtz, Count: 10, Dims: 40})),
+		make(autodiff.New(autodiff.Config{Problem: autodiff.Helmholtz, Count: 10, Dims: 12})),
 		make(enumerative.New(enumerative.Config{Problem: enumerative.Degree, K: 3, N: 15})),
 		make(ntt.New(ntt.Config{Log: 20})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}})),

@@ -138,7 +138,7 @@ func samples(t *testing.T) []sample {
 	}
 	for _, c := range []autodiff.Config{
 		{Problem: autodiff.Rosenbrock, Count: 203, Dims: 70, Seed: 3}, // two passes
-		{Problem: autodiff.Helmholtz, Count: 203, Dims: 40, Seed: 3},  // more than 64 slots
+		{Problem: autodiff.Helmholtz, Count: 203, Dims: 12, Seed: 3},  // more than 64 slots
 		{Problem: autodiff.Helmholtz, Count: 203, Dims: 3, Seed: 3, Generate: true},
 		{Problem: autodiff.Expression, Expr: "tanh(9*x)*atan(y)-abs(x-y)^1.5", Count: 203, Seed: 3, Generate: true},
 		{Problem: autodiff.Expression, Count: 1003, Low: 0.1, High: 0.9, Seed: 3,

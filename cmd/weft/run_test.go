@@ -77,6 +77,8 @@ func TestResult(t *testing.T) {
 		"enumerative --problem hypersurface --n 64":               " (257 digits; --json has all) lines on a hypersurface of degree 123.\n",
 		"ntt --size 2^10":                                         "Result: first element ",
 		"clifford --count 10":                                     "Result: sum -",
+		"autodiff --count 10":                                     "Result: sum ",
+		"autodiff --count 10 --expr 1/(x-x)+y":                    "Result: sum 0 of values, norm 3.16227766 of derivatives; not finite at 10 points, the first of which is point 0 (x = 0.",
 		"relativity --problem boosts --count 10":                  "Result: sum of products ",
 		"zk --constraints 100 --circuit range --verify-each":      "… of 164 bytes.\nThe result agrees with an independent reference.\n",
 		"zk --constraints 100 --circuit range --explain":          "  one device for each 10000 constraints: at most 1 of 2\n",

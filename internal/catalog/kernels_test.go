@@ -39,7 +39,7 @@ var variants = map[string][]string{
 		"--nodes 500", "--graph miserables", "--problem layers --nodes 200 --features 5", "--problem closeness --nodes 50", "--problem closeness --graph karate",
 		"--problem medoids --nodes 50",
 	},
-	"autodiff":    {"--count 100", "--count 100 --problem helmholtz --dims 40", "--count 100 --expr x*y+z"},
+	"autodiff":    {"--count 100", "--count 100 --problem helmholtz --dims 12", "--count 100 --expr x*y+z"},
 	"clifford":    {"--count 1000", "--count 1000 --op rotor", "--count 1000 --op normalize --p 1 --q 3"},
 	"ntt":         {"--log 6", "--size 2^12 --inverse", "--size 1024 --coset"},
 	"enumerative": {"--k 2 --n 6", "--problem hypersurface --k 2 --n 6"},

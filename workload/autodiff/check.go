@@ -103,7 +103,6 @@ func agree(got, want, within float64, lost *int) bool {
 type tree struct {
 	list  []branch
 	roots []int
-	size  int
 }
 
 type branch struct {
@@ -136,7 +135,7 @@ func newTree(f *Function) *tree {
 		return at[n]
 	}
 	for _, e := range f.exprs {
-		t.roots = append(t.roots, walk(e.node))
+		t.roots = append(t.roots, walk(e.n))
 	}
 	return t
 }

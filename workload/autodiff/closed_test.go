@@ -91,7 +91,7 @@ func (r *ring) helmholtzAt(m *mixture, x []float64, k int) *big.Float {
 func TestClosedForms(t *testing.T) {
 	for _, c := range []Config{
 		{Problem: Rosenbrock, Dims: 2, Count: 2000}, {Problem: Rosenbrock, Dims: 10, Count: 300, Seed: 1},
-		{Problem: Helmholtz, Dims: 1, Count: 300}, {Problem: Helmholtz, Dims: 8, Count: 60, Seed: 2},
+		{Problem: Helmholtz, Dims: 1, Count: 100}, {Problem: Helmholtz, Dims: 8, Count: 16, Seed: 2},
 	} {
 		j := workloadtest.New[*Job](t)(New(c))
 		direct(t, j)
@@ -116,26 +116,6 @@ func TestClosedForms(t *testing.T) {
 			}
 		}
 		t.Logf("%s: at most %.2f ulp off", j.Name(), worst)
-	}
-}
-
-// The vectors of instructions do what the Go loops do.
-func TestWide(t *testing.T) {
-	j := workloadtest.New[*Job](t)(New(Config{Problem: Expression, Count: 777, Low: -2, High: 2,
-		Expr: "x/y - 3/x + sqrt(x) + x*y*z - 2*x + (1-z)^2 + 4*y; (x-y)*(y-z) + x*z; -(x+y)"}))
-	was := wide
-	defer func() { wide = was }()
-	direct(t, j)
-	values, derivatives := append([]float64(nil), j.values...), append([]float64(nil), j.derivatives...)
-	clear(j.values)
-	clear(j.derivatives)
-	wide = false
-	direct(t, j)
-	again := append(j.values, j.derivatives...)
-	for i, v := range append(values, derivatives...) {
-		if w := again[i]; math.Float64bits(v) != math.Float64bits(w) && !(math.IsNaN(v) && math.IsNaN(w)) {
-			t.Fatalf("number %d is %v in vectors and %v in Go", i, v, w)
-		}
 	}
 }
 

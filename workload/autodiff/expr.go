@@ -60,7 +60,7 @@ var names = func() map[op]string {
 
 // Expr is an expression of numbers and variables. Its values do not change: one may be a part
 // of several others, and is then computed once. The zero value is no expression.
-type Expr struct{ *node }
+type Expr struct{ n *node }
 
 type node struct {
 	op     op
@@ -72,17 +72,17 @@ type node struct {
 
 // unary and binary are expressions of others, which may be none.
 func unary(o op, a Expr) Expr {
-	if a.node == nil {
+	if a.n == nil {
 		return a
 	}
-	return Expr{&node{op: o, a: a.node, depth: a.depth + 1}}
+	return Expr{&node{op: o, a: a.n, depth: a.n.depth + 1}}
 }
 
 func binary(o op, a, b Expr) Expr {
-	if a.node == nil || b.node == nil {
+	if a.n == nil || b.n == nil {
 		return Expr{}
 	}
-	return Expr{&node{op: o, a: a.node, b: b.node, depth: max(a.depth, b.depth) + 1}}
+	return Expr{&node{op: o, a: a.n, b: b.n, depth: max(a.n.depth, b.n.depth) + 1}}
 }
 
 // Number is a number.
@@ -110,8 +110,8 @@ func (a Expr) Pow(b Expr) Expr { return binary(opPow, a, b) }
 
 // Neg is −a.
 func (a Expr) Neg() Expr {
-	if a.node != nil && a.op == opNumber {
-		return Number(-a.number)
+	if a.n != nil && a.n.op == opNumber {
+		return Number(-a.n.number)
 	}
 	return unary(opNeg, a)
 }
@@ -183,11 +183,11 @@ const (
 
 // String writes the expression as Parse reads it. Beyond 2²⁰ bytes it is cut off.
 func (a Expr) String() string {
-	if a.node == nil {
+	if a.n == nil {
 		return "nothing"
 	}
 	var b strings.Builder
-	a.write(&b, 0)
+	a.n.write(&b, 0)
 	if b.Len() > maxText {
 		return b.String()[:maxText] + " …"
 	}

@@ -52,13 +52,13 @@ func newFunction(variables []string, exprs []Expr) (*Function, error) {
 	}
 	seen := make(map[*node]bool)
 	for i, e := range exprs {
-		if e.node == nil {
+		if e.n == nil {
 			return nil, fmt.Errorf("autodiff: expression %d is the zero Expr: %w", i, ErrExpr)
 		}
-		if e.depth > maxNodes {
+		if e.n.depth > maxNodes {
 			return nil, fmt.Errorf("autodiff: expression %d: %w: its operations are within one another more than %d deep", i, ErrExpr, maxNodes)
 		}
-		if err := f.look(e.node, seen); err != nil {
+		if err := f.look(e.n, seen); err != nil {
 			return nil, err
 		}
 	}

@@ -79,11 +79,14 @@ func (c Config) withDefaults() Config {
 
 // Validate reports what is not computed.
 func (c Config) Validate() error {
-	_, err := c.function()
+	f, err := c.function()
+	if err == nil {
+		err = enough(f, c.Count, len(f.variables))
+	}
 	return err
 }
 
-// function is what the problem computes, if its configuration is right.
+// function is what the problem computes, if all but the number of points is right.
 func (c Config) function() (*Function, error) {
 	c = c.withDefaults()
 	if err := c.valid(); err != nil {
@@ -102,11 +105,7 @@ func (c Config) function() (*Function, error) {
 			return nil, err
 		}
 	}
-	f, err := newFunction(variables, exprs)
-	if err != nil {
-		return nil, err
-	}
-	return f, enough(f, c.Count, len(f.variables))
+	return newFunction(variables, exprs)
 }
 
 // enough errs for numbers of points that are not computed.
@@ -144,14 +143,18 @@ func (c Config) valid() error {
 	return nil
 }
 
-// Bytes is the host memory that the job takes.
+// Bytes is the host memory that the job takes: points, results and the program.
 func (c Config) Bytes() float64 {
 	f, err := c.function()
 	if err != nil {
 		return 0
 	}
+	p, err := f.program(c.withDefaults().Directions)
+	if err != nil {
+		return 0
+	}
 	n, m := float64(len(f.variables)), float64(len(f.exprs))
-	return 8 * float64(c.Count) * (n + m + m*n)
+	return 8*float64(c.Count)*(n+m+m*n) + float64(4*len(p.code)+8*len(p.numbers))
 }
 
 // Job is the values and derivatives of a function at points.
@@ -177,6 +180,9 @@ const (
 
 // New draws points by logical index, and takes all derivatives there.
 func New(c Config) (*Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
 	f, err := c.function()
 	if err != nil {
 		return nil, err

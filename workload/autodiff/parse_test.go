@@ -185,7 +185,7 @@ func checkParsed(t *testing.T, f *Function) {
 		t.Fatalf("%q does not parse: %v", text, err)
 	}
 	for i, e := range f.exprs {
-		if !same(e.node, again.exprs[i].node) {
+		if !same(e.n, again.exprs[i].n) {
 			t.Fatalf("%q is another expression: %q", text, again.exprs[i])
 		}
 	}

@@ -80,7 +80,7 @@ func (p *program) pass(index map[string]int, exprs []Expr, directions [][]float6
 	g, done := newValues(), make(map[*node]value)
 	var outputs []value
 	for _, e := range exprs {
-		outputs = append(outputs, g.express(e.node, index, done))
+		outputs = append(outputs, g.express(e.n, index, done))
 	}
 	n := len(g.list)
 	var stores []instruction
