@@ -44,10 +44,11 @@ ms or more whose standard deviation is below 5 %; the others are counted.
 --record FILE runs the workloads at --sizes sizes each on the devices there are
 and writes what they took, for this and for weft plan. A job shorter than 50 ms
 is repeated within a run. Every workload is measured at one size, then every one
-at the next. After that points that are not stable are measured again, or all if
-there are none, --tries times in all; of stable ones the fastest is kept, since
-what else a machine does only adds time. FILE is written after each point and
-keeps what --timeout leaves; a recording that is there already is gone on with.`,
+at the next. After that points are measured again that are not stable, and those
+that took longer than their neighbours in size let expect, or all if there are
+none, --tries times in all; of stable ones the fastest is kept, since what else
+a machine does only adds time. FILE is written after each point and keeps what
+--timeout leaves; a recording that is there already is gone on with.`,
 		Example: `  weft bench predict --record here.json --devices cpu --timeout 5m
   weft bench predict here.json there.json`,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,7 +109,8 @@ func (o *predictions) begin(m *machine.Machine) (*plan.Recording, error) {
 }
 
 // all measures every workload at its sizes, one size of each after the other, and then
-// again: what was not stable, or else everything.
+// again: what was not stable, then what took longer than its neighbours let expect, or else
+// everything.
 func (rec *recorder) all(jobs []catalog.Entry) error {
 	var ladders []ladder
 	for _, w := range jobs {
@@ -126,7 +128,6 @@ func (rec *recorder) all(jobs []catalog.Entry) error {
 	for _, l := range ladders {
 		most = max(most, len(l.sizes))
 	}
-	// What is missing comes first, then what is not stable, then all of them.
 	var missing []func() error
 	for k := range most {
 		for _, l := range ladders {
@@ -139,28 +140,80 @@ func (rec *recorder) all(jobs []catalog.Entry) error {
 		return err
 	}
 	for range rec.o.tries - 1 {
-		var shaky, stable []func() error
-		for k := range most {
-			for _, l := range ladders {
-				if k >= len(l.sizes) {
-					continue
-				}
-				again := func() error { return rec.step(l.w, l.sizes[k]) }
-				if was := rec.find(l.w.Name, l.sizes[k]); was == nil || !was.Stable() {
-					shaky = append(shaky, again)
-				} else {
-					stable = append(stable, again)
-				}
+		var again []late
+		for i := range rec.r.Points {
+			p := rec.r.Points[i]
+			at := slices.IndexFunc(ladders, func(l ladder) bool { return l.w.Name == p.Workload })
+			if at >= 0 {
+				w := ladders[at].w
+				again = append(again, late{rec.late(w, &p), func() error { return rec.step(w, p.Size) }})
 			}
 		}
-		if len(shaky) == 0 {
-			shaky = stable
-		}
-		if err := each(shaky); err != nil {
+		if err := each(latest(again)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// late is a point that may be measured again, with the logarithm of how many times as long it
+// took as its neighbours let expect.
+type late struct {
+	by   float64
+	step func() error
+}
+
+// leastLate is above the noise of a stable point.
+const leastLate = 0.03
+
+// latest returns the points that are to be measured again, those first that were most late, or
+// all of them if none was.
+func latest(points []late) (out []func() error) {
+	slices.SortStableFunc(points, func(a, b late) int { return cmp.Compare(b.by, a.by) })
+	for _, p := range points {
+		if p.by > leastLate {
+			out = append(out, p.step)
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for _, p := range points {
+		out = append(out, p.step)
+	}
+	return out
+}
+
+// late returns how late a point was, by the power law through the stable points beside it, or
+// by the growth of the workload where there is one of these only. A point that is not stable is
+// later than any.
+func (rec *recorder) late(w catalog.Entry, p *plan.Point) float64 {
+	if !p.Stable() {
+		return math.Inf(1)
+	}
+	var less, more *plan.Point
+	for i := range rec.r.Points {
+		switch q := &rec.r.Points[i]; {
+		case q.Workload != w.Name || !q.Stable():
+		case q.Size < p.Size && (less == nil || q.Size > less.Size):
+			less = q
+		case q.Size > p.Size && (more == nil || q.Size < more.Size):
+			more = q
+		}
+	}
+	over := func(a, b *plan.Point) (x, y float64) {
+		return math.Log(float64(a.Size) / float64(b.Size)), math.Log(a.Median() / b.Median())
+	}
+	switch {
+	case less == nil && more == nil:
+		return 0
+	case less == nil || more == nil:
+		x, y := over(p, cmp.Or(less, more))
+		return y - w.Growth.Power*x
+	}
+	x, y := over(p, less)
+	dx, dy := over(more, less)
+	return y - dy*x/dx
 }
 
 // each calls functions until one fails.

@@ -134,3 +134,44 @@ func TestHalving(t *testing.T) {
 		}
 	}
 }
+
+// Points are measured again that are not stable, and then those that took longer than the points
+// beside them let expect, the latest first; if there are none, all are.
+func TestLatest(t *testing.T) {
+	w, ok := catalog.Find("gemm")
+	if !ok {
+		t.Fatal("no gemm")
+	}
+	point := func(size int, seconds float64, spread float64) plan.Point {
+		p := plan.Point{Workload: "gemm", Size: size, Repeats: 1000}
+		for i := range plan.LeastRuns {
+			p.Seconds = append(p.Seconds, seconds*(1+spread*float64(i-2)))
+		}
+		return p
+	}
+	again := func(points ...plan.Point) (sizes []int) {
+		rec := &recorder{r: &plan.Recording{Points: points}}
+		var all []late
+		for i := range points {
+			p := &points[i]
+			all = append(all, late{rec.late(w, p), func() error { sizes = append(sizes, p.Size); return nil }})
+		}
+		if err := each(latest(all)); err != nil {
+			t.Fatal(err)
+		}
+		return sizes
+	}
+	// By the third power of the size 100 takes 1 s.
+	cube := func(size int) float64 { return float64(size*size*size) / 1e6 }
+	even := []plan.Point{point(100, cube(100), 0), point(200, cube(200), 0), point(400, cube(400), 0), point(800, cube(800), 0), point(1600, cube(1600), 0)}
+	if got := again(even...); !slices.Equal(got, []int{100, 200, 400, 800, 1600}) {
+		t.Errorf("of points on a line %v are measured again, and not all", got)
+	}
+	odd := slices.Clone(even)
+	odd[1] = point(200, 1.2*cube(200), 0)
+	odd[4] = point(1600, 1.5*cube(1600), 0)
+	odd[3] = point(800, cube(800), 0.1) // no neighbour to others
+	if got := again(odd...); !slices.Equal(got, []int{800, 1600, 200}) {
+		t.Errorf("%v are measured again, want what is not stable and then the latest", got)
+	}
+}
