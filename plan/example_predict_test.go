@@ -37,8 +37,8 @@ func ExampleNeedOf() {
 	fmt.Println(e.Why)
 	// Output:
 	// 1e+14 operations, 4e+09 bytes there, 1e+09 back, 5e+09 on the device
-	// 6.8 s (2.3 to 20.5), bound by compute
-	// nothing was measured: the rates of the machine alone; assumed of RTX-4060: 7 µs a launch
+	// 8.9 s (4.8 to 68.2), bound by compute
+	// nothing was measured: 1.3 times what the rates of the machine say, which is usual; 10 times is not rare; assumed of RTX-4060: 7 µs a launch
 }
 
 // Weights are on both GPUs, a table that is too large for them is split, and what does not
@@ -90,12 +90,12 @@ func ExamplePlanProtein() {
 		}
 	}
 	// Output:
-	// rtx4060  small    58 residues  0.0347 GB     5.435 s  launch
-	// rtx4060  medium  214 residues   0.171 GB     17.34 s  compute
-	// rtx4060  large   951 residues    1.66 GB      55.4 s  compute
-	// rtx4060  mega   2750 residues    9.38 GB     215.2 s  compute
-	// 8xh100   small    58 residues  0.0347 GB     7.188 s  launch
-	// 8xh100   medium  214 residues   0.171 GB     7.293 s  launch
-	// 8xh100   large   951 residues    1.66 GB     7.442 s  launch
-	// 8xh100   mega   2750 residues    9.38 GB     8.225 s  launch
+	// rtx4060  small    58 residues  0.0347 GB     31.46 s  launch
+	// rtx4060  medium  214 residues   0.171 GB     67.15 s  launch
+	// rtx4060  large   951 residues    1.66 GB       177 s  compute
+	// rtx4060  mega   2750 residues    9.38 GB     655.8 s  compute
+	// 8xh100   small    58 residues  0.0347 GB      35.6 s  launch
+	// 8xh100   medium  214 residues   0.171 GB     34.99 s  launch
+	// 8xh100   large   951 residues    1.66 GB     31.32 s  launch
+	// 8xh100   mega   2750 residues    9.38 GB     27.05 s  launch
 }

@@ -168,7 +168,7 @@ func TestScaled(t *testing.T) {
 func TestModelKinds(t *testing.T) {
 	a, b := synthetic("a", 1, 1), synthetic("b", 10, 2)
 	m := Learn([]*Recording{a, b}, nil)
-	n := a.Points[6].need()
+	n := a.Points[6].Need()
 	took := a.Points[6].Median()
 	e := m.OnMachine(n, a.Machine)
 	if !e.Measured || math.Abs(e.Median/took-1) > 0.1 || !(e.Low < e.Median && e.Median < e.High) {

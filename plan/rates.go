@@ -24,6 +24,13 @@ const (
 // nominal rate, as the machine files have it.
 var pcieBPS = map[string]float64{"gen3": 12.5e9, "gen4": 25e9, "gen5": 54e9, "gen6": 108e9}
 
+// hostLaunch and deviceLaunch are what weft itself takes for a launch beside what the driver does, in
+// seconds, as seen in recorded runs of workloads with hundreds of short ones.
+const (
+	hostLaunch   = 5e-6
+	deviceLaunch = 20e-6
+)
+
 // unitShare is the rate of a unit relative to fp32 by compute capability: results per clock
 // of a multiprocessor, from the table of arithmetic throughput in NVIDIA's CUDA C++
 // Programming Guide. Catalogues leave these rates out.
@@ -90,7 +97,11 @@ func partsOf(n *Need, m *machine.Machine) parts {
 		ops += d.Rates.For(n.Unit)
 		bps += d.Rates.MemoryBPS
 		// Each device starts its part of the kernels.
-		p.launch += d.Rates.LaunchNS / 1e9 * n.Launches / float64(len(m.Devices)*len(m.Devices))
+		launch := d.Rates.LaunchNS/1e9 + deviceLaunch
+		if d.HostMemory {
+			launch = d.Rates.LaunchNS/1e9 + hostLaunch
+		}
+		p.launch += launch * n.Launches / float64(len(m.Devices)*len(m.Devices))
 		inHost = inHost || d.HostMemory
 		_, path, _ := m.Path(machine.Host, machine.DeviceID(i))
 		link += path

@@ -81,8 +81,8 @@ func (p *Point) Stable() bool {
 	return len(p.Seconds) >= LeastRuns && p.Spread() < MostSpread && slices.Min(p.Seconds)*float64(p.Repeats) >= LeastRun
 }
 
-// need is the point as a need.
-func (p *Point) need() Need {
+// Need is what the job of the point asked for.
+func (p *Point) Need() Need {
 	unit, _ := parseUnit(p.Unit)
 	return Need{
 		Name: p.Job, Workload: p.Workload, Flops: p.Ops, Bytes: p.Bytes, Unit: unit, Launches: p.Launches,

@@ -21,7 +21,7 @@ func planned(t *testing.T, args ...string) (status int, stdout, stderr string) {
 
 func TestPlan(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "front.svg")
-	status, out, errs := planned(t, "--runs", "20000000", "--deadline", "3h", "--svg", svg, "--explain")
+	status, out, errs := planned(t, "--runs", "2000000", "--deadline", "3h", "--svg", svg, "--explain")
 	if status != exitOK {
 		t.Fatalf("status %d: %s", status, errs)
 	}
@@ -38,7 +38,7 @@ func TestPlan(t *testing.T) {
 	if b, err := os.ReadFile(svg); err != nil || !bytes.HasPrefix(b, []byte("<svg")) {
 		t.Errorf("%.20s, %v", b, err)
 	}
-	status, out, errs = planned(t, "--runs", "20000000", "--budget", "20", "--json")
+	status, out, errs = planned(t, "--runs", "2000000", "--budget", "20", "--json")
 	var d plan.Decision
 	if status != exitOK || json.Unmarshal([]byte(out), &d) != nil || d.Objective != plan.Fastest || d.Best.InBudget < 0.9 || len(d.Lost) != 5 {
 		t.Errorf("status %d: %s%s", status, out, errs)
@@ -106,7 +106,7 @@ func TestPlanOffers(t *testing.T) {
 	if err := os.WriteFile(file, []byte("cloud,instance_type,gpu,gpu_count,usd_per_hour_ondemand,price_date\nours,rack,H200-SXM,8,0.01,2026-11-01\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	status, out, errs := planned(t, "--runs", "20000000", "--deadline", "3h", "--offers", file)
+	status, out, errs := planned(t, "--runs", "2000000", "--deadline", "3h", "--offers", file)
 	if status != exitOK || !strings.Contains(out, "ours rack") {
 		t.Errorf("status %d: %s%s", status, out, errs)
 	}

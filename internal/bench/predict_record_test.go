@@ -57,6 +57,44 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
+// Of a machine and a workload of which nothing was measured the interval holds nine of ten of the
+// recorded runs at least.
+func TestNothingMeasured(t *testing.T) {
+	files, err := filepath.Glob("../../bench/predict/*.json")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%v: %v", files, err)
+	}
+	all, err := LoadRecordings(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := plan.Learn(nil, nil)
+	for i, r := range all {
+		held, above, points := 0, 0, 0
+		for k := range r.Points {
+			p := &r.Points[k]
+			if !p.Stable() {
+				continue
+			}
+			e := nothing.OnMachine(p.Need(), r.Machine)
+			points++
+			if e.Low <= p.Median() && p.Median() <= e.High {
+				held++
+			}
+			if p.Median() > e.Median {
+				above++
+			}
+		}
+		t.Logf("%s: %d of %d held, %d above the median", files[i], held, points, above)
+		if part := float64(held) / float64(points); part < 0.85 {
+			t.Errorf("%s: the intervals hold %.2f of %d runs", files[i], part, points)
+		}
+		if part := float64(above) / float64(points); part < 0.25 || part > 0.75 {
+			t.Errorf("%s: %.2f of %d runs took longer than the median", files[i], part, points)
+		}
+	}
+}
+
 // A recording is gone on with: sizes that are there stay, sizes between them are added, and
 // none of them is measured twice under two names. A recording of another machine is refused.
 func TestBenchPredictResume(t *testing.T) {
