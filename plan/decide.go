@@ -81,7 +81,7 @@ const mostLost = 5
 // NothingFitsError says that no option keeps the limits, which limit binds, and what
 // would be possible instead.
 type NothingFitsError struct {
-	Binding string // "memory", "deadline", "budget", "deadline and budget" or "offers"
+	Binding string // "memory", "code", "deadline", "budget", "deadline and budget" or "offers"
 	Reason  string
 	Instead []Option // possible if the binding limit were another
 }

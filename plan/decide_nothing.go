@@ -21,6 +21,9 @@ func (w *weighing) nowhere() error {
 	if more := len(w.unfitted) - len(why); more > 0 {
 		reason += fmt.Sprintf("; and %d more", more)
 	}
+	if !slices.ContainsFunc(w.unfitted, func(machine string) bool { return !strings.HasPrefix(w.unfit[machine], noCode) }) {
+		return &NothingFitsError{Binding: "code", Reason: reason}
+	}
 	return &NothingFitsError{Binding: "memory", Reason: reason + "; make the job smaller or cut it into parts"}
 }
 

@@ -18,7 +18,7 @@ import (
 // memory and back. State is the most that tasks have made and others still want: what a
 // checkpoint at the worst moment holds.
 func NeedOf(name string, g *graph.Graph, times float64) Need {
-	n := Need{Name: name}
+	n := Need{Name: name, Dialects: dialectsOf(g)}
 	flow := g.Flow()
 	var ops [graph.NumUnits]float64
 	for id := range graph.TaskID(g.NumTasks()) {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/weft-run/weft/graph"
@@ -33,9 +34,9 @@ func TestNeedOfChain(t *testing.T) {
 	n := NeedOf("x", chain(t, 6), 3)
 	want := Need{
 		Name: "x", Flops: 90, Bytes: 126, Unit: graph.FP64, Launches: 18, Runs: 3, Upload: 110, Download: 10, HostBytes: 120,
-		PeakBytes: 123, LeastBytes: 123, State: 20,
+		PeakBytes: 123, LeastBytes: 123, State: 20, Dialects: []graph.Dialect{graph.Go},
 	}
-	if n != want {
+	if !reflect.DeepEqual(n, want) {
 		t.Errorf("%+v\nwant %+v", n, want)
 	}
 }

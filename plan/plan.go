@@ -34,7 +34,12 @@ type Need struct {
 	// Unit is the arithmetic that most of Flops are of.
 	Unit     graph.Unit
 	Launches float64 // kernels that are started one after another
-	// Runs is how often the job's graph is run. Flops, Bytes and Launches are those of all
+	// Serial is how many steps follow one another within launches, as those of a simulation that a
+	// device goes on with by itself.
+	Serial float64 `json:",omitempty"`
+	// Dialects are what all kernels of the job have code in; nil means that any device runs it.
+	Dialects []graph.Dialect `json:",omitempty"`
+	// Runs is how often the job's graph is run. Flops, Bytes, Launches and Serial are those of all
 	// runs, and the data goes to devices and back in each; 0 means 1.
 	Runs float64
 	// LeastBytes is the device memory without which no device can run the job, whatever

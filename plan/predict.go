@@ -13,6 +13,7 @@ import (
 // Model predicts durations from recorded runs. It is a Predictor:
 //
 //	runs of the workload on this very machine  ─► the curve through them        (measured)
+//	trials of the job on this very machine     ─► as many times the roofline    (measured)
 //	runs of the workload on another machine    ─► scaled by the rates of both
 //	runs of other workloads                    ─► the roofline, as far off as theirs
 //	no runs                                    ─► the roofline
@@ -28,6 +29,7 @@ type Model struct {
 	seen       []score   // of all curves
 	elsewhere  []float64 // errors of predictions from another machine, on logarithms
 	others     []float64 // errors of predictions from other workloads
+	tried      *tried    // nil for none
 }
 
 // recorded is a recording with what was learned from it.
@@ -156,14 +158,19 @@ func (m *Model) Speedup(need Need, gpu GPU, count int, reference *machine.Machin
 
 // OnMachine predicts a job on the devices of a machine together.
 func (m *Model) OnMachine(need Need, on *machine.Machine) Estimate {
-	if why := tooLarge(&need, on); why != "" {
-		return Estimate{Why: why}
-	}
 	if runs := need.Runs; runs > 1 { // what was recorded is one
-		need.Flops, need.Bytes, need.Launches, need.Runs = need.Flops/runs, need.Bytes/runs, need.Launches/runs, 1
+		need.Flops, need.Bytes, need.Launches, need.Serial, need.Runs = need.Flops/runs, need.Bytes/runs, need.Launches/runs, need.Serial/runs, 1
 		e := m.OnMachine(need, on)
 		e.Median, e.Low, e.High = e.Median*runs, e.Low*runs, e.High*runs
 		return e
+	}
+	asked := on
+	on, why := able(&need, on)
+	if why != "" {
+		return Estimate{Why: why}
+	}
+	if why := tooLarge(&need, on); why != "" {
+		return Estimate{Why: why}
 	}
 	p := partsOf(&need, on)
 	e := Estimate{Fits: true, Bottleneck: p.bottleneck()}
@@ -179,6 +186,11 @@ func (m *Model) OnMachine(need Need, on *machine.Machine) Estimate {
 		}
 		return e.spilling(&need, on)
 	}
+	if y, half, why, ok := m.tried.from(&need, asked, on); ok {
+		e.set(y, half, half)
+		e.Measured, e.Why = true, why
+		return e.spilling(&need, on)
+	}
 	one := fastest(&need, on)
 	y, below, above, why := m.alone(&need, one)
 	if len(on.Devices) > 1 {
@@ -188,7 +200,7 @@ func (m *Model) OnMachine(need Need, on *machine.Machine) Estimate {
 	}
 	e.set(y, below, above)
 	e.Why = why
-	return e.spilling(&need, on)
+	return e.waiting(&need, on).spilling(&need, on)
 }
 
 // set makes seconds of a prediction on logarithms, from which the time is at most below and above

@@ -1,31 +1,42 @@
 package plan
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/weft-run/weft/machine"
 )
 
-// PlanProtein predicts a protein on a machine from recorded runs, and places its memory: all
-// replicas divided among the devices, with a window of one where they do not fit at once.
-func PlanProtein(p Protein, on *machine.Machine, recordings []*Recording) (*ProteinPlan, error) {
-	land, landWork, err := p.Landscape()
-	if err != nil {
+// PlanProtein predicts the jobs of a protein on a machine from recorded runs, and places its memory:
+// all replicas divided among the devices that run the jobs, with a window of one where they do not
+// fit at once. Trials are of the jobs on that machine.
+func PlanProtein(p Protein, on *machine.Machine, recordings []*Recording, trials ...Point) (*ProteinPlan, error) {
+	if err := p.check(); err != nil {
 		return nil, err
 	}
-	dyn, dynWork, err := p.Dynamics()
-	if err != nil {
-		return nil, err
+	works := make(map[string]Work)
+	for _, j := range p.Jobs {
+		works[j.Need.Name] = j.Work
 	}
-	m := Learn(recordings, map[string]Work{land.Name: landWork, dyn.Name: dynWork})
-	out := &ProteinPlan{
-		Protein: p, Bytes: int64(p.Replicas) * p.Conformation(), Accuracy: p.Accuracy(),
-		Landscape: m.OnMachine(land, on), Dynamics: m.OnMachine(dyn, on),
-	}
-	for _, e := range []Estimate{out.Landscape, out.Dynamics} {
+	m := Learn(recordings, works).Tried(on, trials)
+	whole := on
+	out := &ProteinPlan{Protein: p, Class: p.ProteinClass(), Bytes: int64(p.Replicas) * p.Conformation(), Accuracy: p.Accuracy()}
+	for _, j := range p.Jobs {
+		e := m.OnMachine(j.Need, whole)
+		out.Estimates = append(out.Estimates, e)
 		if !e.Fits {
-			out.Why = e.Why
+			out.Why = j.Need.Name + ": " + e.Why
 			return out, nil
 		}
+		on, _ = able(&j.Need, on)
 	}
+	if !slices.ContainsFunc(on.Devices, func(d machine.Device) bool { return !d.HostMemory }) { // it is where devices compute
+		if out.Fits = on.HostBytes == 0 || out.Bytes <= on.HostBytes; !out.Fits {
+			out.Why = fmt.Sprintf("its replicas need %s of host memory and there are %s", sizeText(out.Bytes), sizeText(on.HostBytes))
+		}
+		return out, nil
+	}
+	var err error
 	out.Layout, err = Distribute([]Array{
 		{Name: "replicas", Bytes: out.Bytes, Role: State, Access: InOrder, Spread: Split, Grain: p.Conformation(), Window: p.Conformation(), Priority: 1},
 		{Name: "native structure", Bytes: 24 * int64(p.Residues), Role: Input, Spread: Replicated, Priority: 2},
@@ -39,8 +50,10 @@ func PlanProtein(p Protein, on *machine.Machine, recordings []*Recording) (*Prot
 	return out, nil
 }
 
-// Seconds is how long landscape and dynamics take, one after the other.
+// Seconds is how long all jobs take, one after the other.
 func (p *ProteinPlan) Seconds() (median, low, high float64) {
-	a, b := &p.Landscape, &p.Dynamics
-	return a.Median + b.Median, a.Low + b.Low, a.High + b.High
+	for _, e := range p.Estimates {
+		median, low, high = median+e.Median, low+e.Low, high+e.High
+	}
+	return median, low, high
 }

@@ -1,10 +1,14 @@
 package plan
 
 import (
+	"errors"
 	"math"
+	"strings"
 	"testing"
 
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
 )
 
 // The memory of a conformation is what the formulas of the workload give.
@@ -16,29 +20,40 @@ func TestConformation(t *testing.T) {
 	}
 }
 
-// The landscape costs 1000·n³/6 pairs of 25 operations, and the middle most.
-func TestLandscapeCost(t *testing.T) {
-	for residues, want := range map[int]float64{500: 5e11, 2000: 3.3e13} {
-		n, w, err := Protein{Name: "x", Residues: residues, Replicas: 1, Steps: 1}.Landscape()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if math.Abs(n.Flops/want-1) > 0.06 || n.Download != 8000*float64(residues-2) {
-			t.Errorf("%d residues: %.4g operations, want %.4g; %v bytes back", residues, n.Flops, want, n.Download)
-		}
-		// F(x) = 3x²-2x³ is the part of the work before x.
-		all, quarter := w.Items.Cost(0, w.Items.Extent), w.Items.Cost(0, w.Items.Extent/4)
-		if got, want := quarter/all, 3./16-2./64; math.Abs(got-want) > 0.01 {
-			t.Errorf("%d residues: the first quarter has %v of the work, want %v", residues, got, want)
-		}
-		sum := 0.0
-		for i := range int64(residues - 2) {
-			sum += float64((i + 2) * (int64(residues) - i - 2))
-		}
-		if all != sum {
-			t.Errorf("%d residues: %v pairs, counted one by one %v", residues, all, sum)
-		}
+// foldingOf is a protein with a job of so many operations for each step of a replica, which any device
+// runs, or those with code in some dialects only.
+func foldingOf(p Protein, dialects ...graph.Dialect) Protein {
+	kernel := &graph.Kernel{Name: "steps", Impls: []graph.Impl{{Dialect: graph.Abstract}}}
+	if dialects != nil {
+		kernel.Impls = nil
 	}
+	for _, d := range dialects {
+		kernel.Impls = append(kernel.Impls, graph.Impl{Dialect: d, Entry: "steps"})
+	}
+	const every = 1000
+	bytes := 48 * int64(p.Residues)
+	task := func(r sched.Range) graph.Task {
+		return graph.Task{Steps: []graph.Step{{Kernel: kernel, Launch: graph.Grid(r.Len())}}, Work: graph.Work{Ops: 650 * float64(p.Residues) * every * float64(r.Len()), Bytes: float64(2 * bytes * r.Len()), Unit: graph.FP64}}
+	}
+	all := sched.Range{Hi: int64(p.Replicas)}
+	w := Work{Items: sched.Items{Extent: all.Hi}, Whole: task(all), Graph: func(ranges []sched.Range) (*graph.Graph, error) {
+		b := new(graph.Builder)
+		state := b.Data(graph.Data{Name: "state", Bytes: bytes * all.Hi, Input: true, Output: true})
+		for _, r := range ranges {
+			t := task(r)
+			t.Uses = []graph.Use{{Data: state, Offset: bytes * r.Lo, Bytes: bytes * r.Len(), Access: graph.ReadWrite}}
+			b.Add(t)
+		}
+		return b.Build()
+	}}
+	g, err := w.Graph([]sched.Range{all})
+	if err != nil {
+		panic(err)
+	}
+	need := NeedOf("dynamics of "+p.Name, g, float64(p.Steps)/every)
+	need.Workload, need.Serial = "fold", float64(p.Steps)
+	p.Jobs = []ProteinJob{{need, w}}
+	return p
 }
 
 // All classes are planned on both machines, and long chains are faster on more devices.
@@ -52,7 +67,7 @@ func TestProteinClasses(t *testing.T) {
 			if !ok {
 				t.Fatal(name)
 			}
-			x, err := PlanProtein(p, m, nil)
+			x, err := PlanProtein(foldingOf(p), m, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +80,7 @@ func TestProteinClasses(t *testing.T) {
 			}
 			took[i] = median
 		}
-		// Small chains are bound by launches, which eight devices do not shorten.
+		// Small chains are bound by their steps, which eight devices do not shorten.
 		if p.Residues > 100 && took[1] >= took[0] {
 			t.Errorf("%s takes %v on one RTX 4060 and %v on 8 H100", p.Name, took[0], took[1])
 		}
@@ -99,11 +114,40 @@ func TestAccuracy(t *testing.T) {
 // A protein that no device can hold is refused.
 func TestProteinTooLarge(t *testing.T) {
 	m, _ := machine.Named("rtx4060")
-	x, err := PlanProtein(Protein{Name: "x", Residues: 200_000, Replicas: 2, Steps: 10}, m, nil)
+	x, err := PlanProtein(foldingOf(Protein{Name: "x", Residues: 200_000, Replicas: 2, Steps: 1000}), m, nil)
 	if err != nil || x.Fits || x.Why == "" {
 		t.Errorf("%+v, %v", x, err)
 	}
 	if _, err := PlanProtein(Protein{Residues: 2}, m, nil); err == nil {
 		t.Error("two residues are planned")
+	}
+}
+
+// A job runs on devices that have code for it alone: on the processor of a machine with a GPU, and
+// nowhere on a machine without one.
+func TestProteinCode(t *testing.T) {
+	p := ProteinExamples()[0]
+	mixed, _ := machine.Named("rtx4060")
+	gpus, _ := machine.Named("8xh100")
+	x, err := PlanProtein(foldingOf(p, graph.Go), mixed, nil)
+	if err != nil || !x.Fits || x.Layout != nil {
+		t.Errorf("in Go: %+v, %v", x, err)
+	}
+	cpu := *mixed
+	cpu.Devices, cpu.Links = mixed.Devices[1:], nil
+	y, err := PlanProtein(foldingOf(p), &cpu, nil)
+	if err != nil || x.Estimates[0].Median != y.Estimates[0].Median {
+		t.Errorf("%v s in Go on both, %v s on the processor alone, %v", x.Estimates[0].Median, y.Estimates[0].Median, err)
+	}
+	if x, err := PlanProtein(foldingOf(p, graph.Go), gpus, nil); err != nil || x.Fits || !strings.Contains(x.Why, "it has code in go") {
+		t.Errorf("on GPUs: %+v, %v", x, err)
+	}
+	if x, err := PlanProtein(foldingOf(p, graph.Go, graph.PTX), gpus, nil); err != nil || !x.Fits || x.Estimates[0].Median < 7 {
+		t.Errorf("a million steps of 7 µs take %+v, %v", x, err)
+	}
+	r := Request{Need: foldingOf(p, graph.Go).Jobs[0].Need, Assume: DefaultAssumptions(), Rent: true}
+	var none *NothingFitsError
+	if _, err := Decide(r, Shipped(), Learn(nil, nil)); !errors.As(err, &none) || none.Binding != "code" {
+		t.Errorf("rented: %v", err)
 	}
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"io"
 	"math"
 	"strings"
@@ -9,12 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/bench"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/plan"
+	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -34,6 +38,8 @@ type planning struct {
 	svg       string
 	records   string
 	recorded  []string
+	try       bool
+	trials    []plan.Point // that were made
 }
 
 func newPlan() *cobra.Command {
@@ -61,7 +67,7 @@ what would be possible instead.`,
 	for _, w := range catalog.All() {
 		c.AddCommand(newPlanOf(w))
 	}
-	c.AddCommand(newPlanDone())
+	c.AddCommand(newPlanFold(), newPlanDone())
 	return c
 }
 
@@ -88,7 +94,17 @@ func newPlanOf(w catalog.Entry) *cobra.Command {
 		if s, ok := job.(workload.Stateful); ok {
 			defer s.Release()
 		}
-		return p.run(c, w.Name, job, request, known)
+		return p.run(c, &toPlan{
+			name: w.Name, title: job.Name(), work: bench.WorkOf(job), runs: 1, parts: p.runs,
+			try: func(ctx context.Context, rt *weft.Runtime) ([]plan.Point, error) {
+				return bench.Try(ctx, rt, w.Name, func(ctx context.Context, part float64) (workload.Job, error) {
+					if part >= 1 {
+						return job, nil
+					}
+					return w.Part(ctx, c.Flags(), part)
+				})
+			},
+		}, request, known)
 	}
 	return c
 }
@@ -107,6 +123,7 @@ func (p *planning) flags(c *cobra.Command) {
 	f.StringVar(&p.svg, "svg", "", "draw time and cost of the best options to a `file`; - is standard output")
 	f.StringVar(&p.records, "plans", "", "keep the plan in a `file`, and correct it by what happened to those there")
 	f.StringArrayVar(&p.recorded, "recordings", nil, "predict from a `file` that weft bench predict --record wrote")
+	f.BoolVar(&p.try, "try", true, "run it or smaller ones like it here for seconds, if no recording has it")
 	f.BoolVar(&p.explain, "explain", false, "say what every figure of the plan is made of")
 	f.BoolVar(&p.asJSON, "json", false, "write the plan as JSON")
 	terminal.Complete(c, "objective", func() []string { return []string{string(plan.Cheapest), string(plan.Fastest)} })
@@ -162,8 +179,39 @@ func (p *planning) request() (r plan.Request, known *plan.Catalogue, err error) 
 	return r, known, nil
 }
 
+// toPlan is what a plan is made for.
+type toPlan struct {
+	name   string // of the workload
+	title  string // of the job
+	work   plan.Work
+	runs   float64 // of the graph of the work, one after the other, in each of the parts
+	serial float64 // steps that follow one another in a run of the graph
+	parts  int     // independent of one another
+	state  int64   // of a checkpoint, if that is not what the graph says
+	host   int64   // host memory, if it is more than the graph says
+	// try measures the job, or smaller ones like it, on the devices of a runtime.
+	try func(ctx context.Context, rt *weft.Runtime) ([]plan.Point, error)
+	// more adds to the plan what only this workload knows; nil for nothing.
+	more func(d *plan.Decision, on *machine.Machine, recordings []*plan.Recording) (any, func(b *bytes.Buffer), error)
+}
+
+// need is what the job asks of a machine, cut as for one of them.
+func (t *toPlan) need(on *machine.Machine) (plan.Need, error) {
+	g, err := plan.GraphFor(t.work, on)
+	if err != nil { // no device there has code for it; the plan says so
+		if g, err = t.work.Graph([]sched.Range{{Lo: 0, Hi: t.work.Items.Extent}}); err != nil {
+			return plan.Need{}, err
+		}
+	}
+	times := t.runs * float64(t.parts)
+	n := plan.NeedOf(t.title, g, times)
+	n.Workload, n.Parts, n.Serial = t.name, t.parts, t.serial*times
+	n.State, n.HostBytes = cmp.Or(t.state, n.State), max(n.HostBytes, t.host)
+	return n, nil
+}
+
 // run plans a job and prints the plan.
-func (p *planning) run(c *cobra.Command, name string, job workload.Job, r plan.Request, known *plan.Catalogue) error {
+func (p *planning) run(c *cobra.Command, t *toPlan, r plan.Request, known *plan.Catalogue) error {
 	var out *terminal.Output
 	if p.svg != "" {
 		file, err := terminal.OpenOutput(c, p.svg)
@@ -173,41 +221,25 @@ func (p *planning) run(c *cobra.Command, name string, job workload.Job, r plan.R
 		out = file
 		defer out.Close()
 	}
-	on, err := p.machine(c)
+	on, rt, err := p.machine(c)
 	if err != nil {
 		return err
 	}
-	work := plan.Work{Items: job.Items(), Whole: job.Whole(), Graph: job.Graph}
-	if g, ok := job.(workload.Grained); ok {
-		work.Grain = g.Grain()
+	if rt != nil {
+		defer rt.Close()
 	}
-	_, work.Streamed = job.(workload.Streamed)
 	one, _ := plan.MachineOf(known.GPUs[0], 1)
 	if on != nil {
 		one = on
 	}
-	g, err := plan.GraphFor(work, one)
-	if err != nil {
-		return err
-	}
-	r.Need = plan.NeedOf(job.Name(), g, float64(p.runs))
-	r.Need.Workload, r.Need.Parts = name, p.runs
-	records, err := loadRecords(p.records)
-	if err != nil {
+	if r.Need, err = t.need(one); err != nil {
 		return err
 	}
 	recordings, err := bench.LoadRecordings(p.recorded)
 	if err != nil {
 		return err
 	}
-	model := plan.Learn(recordings, map[string]plan.Work{job.Name(): work})
-	refined := plan.Refine(model, records)
-	if on != nil {
-		h := plan.HereOf(on, model.OnMachine(r.Need, on), known, r.Assume)
-		*h.Estimate = refined.Correct(h.GPU.Name, *h.Estimate)
-		r.Here = []plan.Here{h}
-	}
-	d, err := p.decide(r, known, refined, records, recordings)
+	d, err := p.decide(c, t, r, known, recordings, on, rt)
 	if err != nil {
 		return err
 	}
@@ -216,50 +248,79 @@ func (p *planning) run(c *cobra.Command, name string, job workload.Job, r plan.R
 			return err
 		}
 	}
-	return terminal.Print(c, p.asJSON, d, func(b *bytes.Buffer) error {
-		writePlan(b, d, p.explain)
+	var all any = d
+	var write func(b *bytes.Buffer)
+	if t.more != nil {
+		if all, write, err = t.more(d, on, recordings); err != nil {
+			return err
+		}
+	}
+	return terminal.Print(c, p.asJSON, all, func(b *bytes.Buffer) error {
+		writePlan(b, d, p.explain, write)
 		return nil
 	})
 }
 
 // decide makes a plan and keeps it. One that was kept for an equal request is the answer to
 // this one too.
-func (p *planning) decide(r plan.Request, known *plan.Catalogue, by *plan.Refined, records []plan.Record, recordings []*plan.Recording) (*plan.Decision, error) {
-	if p.records == "" {
-		return plan.Decide(r, known, by)
-	}
-	key, err := r.Key(known, recordings, plan.Outcomes(records))
+func (p *planning) decide(c *cobra.Command, t *toPlan, r plan.Request, known *plan.Catalogue, recordings []*plan.Recording, on *machine.Machine, rt *weft.Runtime) (*plan.Decision, error) {
+	records, err := loadRecords(p.records)
 	if err != nil {
 		return nil, err
 	}
-	if d := plan.Decided(records, key); d != nil {
-		return d, nil
+	model := plan.Learn(recordings, map[string]plan.Work{t.title: t.work})
+	here := func(by *plan.Refined) []plan.Here {
+		if on == nil {
+			return nil
+		}
+		h := plan.HereOf(on, model.OnMachine(r.Need, on), known, r.Assume)
+		*h.Estimate = by.Correct(h.GPU.Name, *h.Estimate)
+		return []plan.Here{h}
+	}
+	by := plan.Refine(model, records)
+	r.Here = here(by)
+	key := ""
+	if p.records != "" {
+		if key, err = r.Key(known, recordings, plan.Outcomes(records)); err != nil {
+			return nil, err
+		}
+		if d := plan.Decided(records, key); d != nil {
+			return d, nil
+		}
+	}
+	if p.try && rt != nil && r.Here[0].Estimate.Fits && !r.Here[0].Estimate.Measured {
+		if p.trials, err = t.try(c.Context(), rt); err != nil {
+			return nil, err
+		}
+		model = model.Tried(on, p.trials)
+		by = plan.Refine(model, records)
+		r.Here = here(by)
 	}
 	d, err := plan.Decide(r, known, by)
-	if err != nil {
-		return nil, err
+	if err != nil || p.records == "" {
+		return d, err
 	}
 	d.Key = key
 	return d, saveRecords(p.records, append(records, plan.Record{Decision: *d, Corrected: by.Factor(d.Best.GPU.Name)}))
 }
 
-// machine returns the machine that is here, nil for none.
-func (p *planning) machine(c *cobra.Command) (*machine.Machine, error) {
+// machine returns the machine that is here, nil for none, and its runtime if it is this one.
+func (p *planning) machine(c *cobra.Command) (*machine.Machine, *weft.Runtime, error) {
 	switch p.here {
 	case "none":
-		return nil, nil
+		return nil, nil, nil
 	case "":
 		var s settings
 		o, err := s.options()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		rt, err := open(c.Context(), o, c.ErrOrStderr())
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		defer rt.Close()
-		return rt.Machine(), nil
+		return rt.Machine(), rt, nil
 	}
-	return loadMachine(p.here)
+	m, err := loadMachine(p.here)
+	return m, nil, err
 }

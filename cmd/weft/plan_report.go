@@ -9,8 +9,9 @@ import (
 	"github.com/weft-run/weft/plan"
 )
 
-// writePlan prints a plan for people.
-func writePlan(b *bytes.Buffer, d *plan.Decision, explain bool) {
+// writePlan prints a plan for people, with what else there is to say of it, if that is not nil, after
+// how it would be run.
+func writePlan(b *bytes.Buffer, d *plan.Decision, explain bool, more func(b *bytes.Buffer)) {
 	n := d.Need
 	job := n.Name
 	if n.Parts > 1 {
@@ -32,6 +33,9 @@ func writePlan(b *bytes.Buffer, d *plan.Decision, explain bool) {
 	}
 	writeOptions(b, d)
 	writeBest(b, d)
+	if more != nil {
+		more(b)
+	}
 	if len(d.Lost) > 0 {
 		fmt.Fprintln(b, "\nwhy the others lost:")
 		for _, l := range d.Lost {

@@ -159,3 +159,39 @@ func TestExactData(t *testing.T) {
 		t.Error("no job is of class X")
 	}
 }
+
+// A part of a job is smaller, and what else its flags say is the same.
+func TestPart(t *testing.T) {
+	given := map[string][2]string{ // a flag that is no size, with a value of its own
+		"clifford": {"op", "rotor"}, "relativity": {"problem", "boosts"}, "gemm": {"seed", "7"}, "reduce": {"op", "max"},
+	}
+	for _, w := range All() {
+		f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
+		w.Flags(f)
+		if set, ok := given[w.Name]; ok {
+			if err := f.Set(set[0], set[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if w.Name == "gemm" { // which sets the sizes
+			if err := f.Set("size", "640"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		part, err := w.Part(t.Context(), f, 1./64)
+		if err != nil {
+			t.Errorf("%s: %v", w.Name, err)
+			continue
+		}
+		larger, err := w.Part(t.Context(), f, 1./8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, b := part.Whole().Work, larger.Whole().Work; !(a.Ops+a.Bytes < (b.Ops+b.Bytes)/3) {
+			t.Errorf("%s: %q has %v operations and %v bytes, and %q %v and %v", w.Name, part.Name(), a.Ops, a.Bytes, larger.Name(), b.Ops, b.Bytes)
+		}
+		if set, ok := given[w.Name]; ok && w.Name != "gemm" && !strings.Contains(part.Name(), strings.TrimSuffix(set[1], "s")) {
+			t.Errorf("%s: %q is not with --%s %s", w.Name, part.Name(), set[0], set[1])
+		}
+	}
+}

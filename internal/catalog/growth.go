@@ -99,3 +99,32 @@ func (w Entry) order(sizes map[string]int) (Order, error) {
 	}
 	return o, nil
 }
+
+// Part makes a job like one that flags describe, with about a part of its work: the flags of growth are
+// smaller and the others are the same.
+func (w Entry) Part(ctx context.Context, given *pflag.FlagSet, part float64) (workload.Job, error) {
+	f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
+	o := w.Flags(f)
+	var err error
+	f.VisitAll(func(flag *pflag.Flag) {
+		// One without a value of its own sets others, as --size does.
+		if g := given.Lookup(flag.Name); g.Changed && g.Value.String() != "" && err == nil {
+			err = f.Set(flag.Name, g.Value.String())
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	sizes := make(map[string]int)
+	for _, name := range w.Growth.Flags {
+		if sizes[name], err = given.GetInt(name); err != nil {
+			return nil, err
+		}
+	}
+	for name, n := range w.Growth.Times(sizes, part) {
+		if err := f.Set(name, strconv.Itoa(n)); err != nil {
+			return nil, err
+		}
+	}
+	return o.Job(ctx)
+}

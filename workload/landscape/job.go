@@ -18,8 +18,8 @@ import (
 // ErrConfig is wrapped by every error of Validate.
 var ErrConfig = errors.New("bad landscape")
 
-// maxResidues bounds the work, which grows with the third power of it.
-const maxResidues = 20_000
+// MaxResidues bounds the work, which grows with the third power of it.
+const MaxResidues = 20_000
 
 // Config says of which structure to sample the landscape. The zero value is
 // crambin (1CRN), which is shipped.
@@ -38,8 +38,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.Residues != 0 && (c.Structure != "" || c.Select != protein.Select{}):
 		return fmt.Errorf("landscape: a helix of %d residues and structure %q, chain %q, model %d: %w: name one of the two", c.Residues, c.Structure, c.Select.Chain, c.Select.Model, ErrConfig)
-	case c.Residues != 0 && (c.Residues < 4 || c.Residues > maxResidues):
-		return fmt.Errorf("landscape: a helix of %d residues: %w: there must be 4 to %d", c.Residues, ErrConfig, maxResidues)
+	case c.Residues != 0 && (c.Residues < 4 || c.Residues > MaxResidues):
+		return fmt.Errorf("landscape: a helix of %d residues: %w: there must be 4 to %d", c.Residues, ErrConfig, MaxResidues)
 	}
 	return nil
 }

@@ -27,8 +27,8 @@ func Of(ctx context.Context, rt *weft.Runtime, native []float64) ([]float64, err
 
 // newJob makes the job of a structure with a name.
 func newJob(native []float64, name string) (*Job, error) {
-	if n := len(native) / 3; n > maxResidues {
-		return nil, fmt.Errorf("landscape: %s has %d residues: %w: there must be 4 to %d", name, n, ErrConfig, maxResidues)
+	if n := len(native) / 3; n > MaxResidues {
+		return nil, fmt.Errorf("landscape: %s has %d residues: %w: there must be 4 to %d", name, n, ErrConfig, MaxResidues)
 	}
 	model, err := NewModel(native)
 	if err != nil {

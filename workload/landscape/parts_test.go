@@ -156,7 +156,7 @@ func TestGrain(t *testing.T) {
 	for _, c := range []struct {
 		beads int
 		want  int64
-	}{{4, 5}, {5, 5}, {10, 5}, {20, 2}, {46, 1}, {maxResidues, 1}} {
+	}{{4, 5}, {5, 5}, {10, 5}, {20, 2}, {46, 1}, {MaxResidues, 1}} {
 		rows := &Job{model: &Model{&protein.Model{Native: make([]float64, 3*c.beads)}}, parts: 1}
 		if got := rows.Hosted().(*Job).Grain(); got != c.want || rows.Grain() != 1 {
 			t.Errorf("%d beads: a task has at least %d parts or %d rows, want %d or one", c.beads, got, rows.Grain(), c.want)

@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"context"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/plan"
+	"github.com/weft-run/weft/workload"
+)
+
+const (
+	tryRuns  = 3 // of a trial that count; one before them is not timed
+	tryEnds  = 100 * time.Millisecond
+	tryTimes = 4. // the work of a trial over that of the one before
+	tryMost  = 4 * time.Second
+	tryKeeps = 3 // the largest trials, which say most of a larger job
+)
+
+// WorkOf is a job as plans take it.
+func WorkOf(j workload.Job) plan.Work {
+	w := plan.Work{Items: j.Items(), Whole: j.Whole(), Graph: j.Graph}
+	if g, ok := j.(workload.Grained); ok {
+		w.Grain = g.Grain()
+	}
+	_, w.Streamed = j.(workload.Streamed)
+	return w
+}
+
+// Try runs jobs like one that is planned, from a small part of it on, until one takes tryEnds or all
+// of it was run, and returns what the largest took. part makes a job with about a part of the work;
+// parts that cannot be made, or are as large as the one before, are passed over. Trials end after
+// tryMost, whatever they are at. There may be none.
+func Try(ctx context.Context, rt *weft.Runtime, name string, part func(ctx context.Context, part float64) (workload.Job, error)) ([]plan.Point, error) {
+	within, cancel := context.WithTimeout(ctx, tryMost)
+	defer cancel()
+	var out []plan.Point
+	was := ""
+	for p := 1. / (1 << 14); within.Err() == nil; p = min(p*tryTimes, 1) {
+		job, err := part(within, p)
+		if err == nil && job.Name() != was {
+			was = job.Name()
+			if point := try(within, rt, name, job); point != nil {
+				out = append(out, *point)
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if n := len(out); p == 1 || n > 0 && out[n-1].Median() > tryEnds.Seconds() {
+			break
+		}
+	}
+	return out[max(len(out)-tryKeeps, 0):], nil
+}
+
+// try measures a job. It returns nil if that did not run twice, or keeps state from run to run.
+func try(ctx context.Context, rt *weft.Runtime, name string, job workload.Job) *plan.Point {
+	if _, ok := job.(workload.Stateful); ok {
+		return nil
+	}
+	need, err := NeedOf(name, job, rt.Machine())
+	if err != nil {
+		return nil
+	}
+	var seconds []float64
+	for i := range 1 + tryRuns {
+		res, err := workload.Run(ctx, rt, job)
+		if err != nil {
+			break
+		}
+		// The first run loads kernels, which is little of a long one.
+		if took := res.Report.Elapsed(); i > 0 || took > tryEnds {
+			seconds = append(seconds, took.Seconds())
+		}
+	}
+	if len(seconds) < 2 {
+		return nil
+	}
+	p := plan.PointOf(need, 1, 1, seconds)
+	return &p
+}
+
+// NeedOf is what a job of a workload asks for where it is cut for a machine.
+func NeedOf(name string, job workload.Job, on *machine.Machine) (plan.Need, error) {
+	g, err := plan.GraphFor(WorkOf(job), on)
+	if err != nil {
+		return plan.Need{}, err
+	}
+	n := plan.NeedOf(job.Name(), g, 1)
+	n.Workload = name
+	return n, nil
+}
