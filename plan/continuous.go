@@ -14,7 +14,8 @@ import (
 // promised to it before. Only if there is none a machine is rented, and it is given back
 // when it has been idle for a while: so a queue that comes and goes does not make machines
 // come and go. A promise is kept as long as machines do what was predicted: a later job comes
-// before an earlier one only where both are in time. If the machine is late itself, the job
+// before an earlier one only where both are in time, and one that has waited for Patience seconds is
+// overtaken no more, so that each job runs in the end. If the machine is late itself, the job
 // waits for it until the last moment at which a rented one would be in time.
 type Fleet struct {
 	rules  FleetRules
@@ -36,11 +37,14 @@ type FleetRules struct {
 	// Avoid is for how many seconds a kind is not asked for after it was not available;
 	// each further time doubles it, and each Forget seconds without one halve it again.
 	Avoid, Forget float64
+	// Patience is after how many seconds no job that arrives comes before one that waits, whether
+	// that is late or has no deadline; 0 for never.
+	Patience float64
 }
 
 // DefaultFleetRules returns rules for machines that take minutes to start.
 func DefaultFleetRules() FleetRules {
-	return FleetRules{Idle: 600, Gain: 1.5, Avoid: 120, Forget: 3600}
+	return FleetRules{Idle: 600, Gain: 1.5, Avoid: 120, Forget: 3600, Patience: 3600}
 }
 
 // FleetJob is a job that arrives.
@@ -99,11 +103,12 @@ type unit struct {
 
 type running struct {
 	FleetJob
-	left   float64 // part to be done at begun
-	begun  float64 // when it was launched; meaningless while it waits
-	unit   *unit   // nil while it waits
-	late   bool    // no machine does it in time: it runs as if it had no deadline
-	wasted float64
+	arrived float64
+	left    float64 // part to be done at begun
+	begun   float64 // when it was launched; meaningless while it waits
+	unit    *unit   // nil while it waits
+	late    bool    // no machine does it in time: it runs as if it had no deadline
+	wasted  float64
 }
 
 // avoided is what is known of a kind that was not available.
@@ -204,7 +209,7 @@ func (f *Fleet) unit(id int) *unit {
 // take notes an event. One of a machine that is gone is ignored.
 func (f *Fleet) take(now float64, e FleetEvent) {
 	if e.Arrived != nil {
-		f.jobs[e.Arrived.ID] = &running{FleetJob: *e.Arrived, left: 1}
+		f.jobs[e.Arrived.ID] = &running{FleetJob: *e.Arrived, arrived: now, left: 1}
 		f.enqueue(e.Arrived.ID)
 		return
 	}
@@ -254,6 +259,33 @@ func (j *running) due() float64 {
 	return j.Deadline
 }
 
+// aged reports whether a job without a time to be done by has waited so long that none comes before
+// it any more.
+func (f *Fleet) aged(now float64, j *running) bool {
+	return f.rules.Patience > 0 && math.IsInf(j.due(), 1) && now-j.arrived >= f.rules.Patience
+}
+
+// from is the place in a machine's order from which on a job can be: behind those that have aged and
+// arrived before it.
+func (f *Fleet) from(now float64, u *unit, j *running) int {
+	for i := len(u.next); i > 0; i-- {
+		if x := f.jobs[u.next[i-1]]; x.arrived < j.arrived && f.aged(now, x) {
+			return i
+		}
+	}
+	return 0
+}
+
+// timed is how many of a machine's jobs come before the last that has a time to be done by, with it.
+func (f *Fleet) timed(u *unit) int {
+	for i := len(u.next); i > 0; i-- {
+		if !math.IsInf(f.jobs[u.next[i-1]].due(), 1) {
+			return i
+		}
+	}
+	return 0
+}
+
 // before reports whether a job overtakes another that the same machine is promised to.
 func (j *running) before(x *running) bool {
 	return j.due() < x.due() || j.late && x.late && j.Deadline < x.Deadline
@@ -281,8 +313,9 @@ func (f *Fleet) recall(now float64) {
 		at := max(now, u.due())
 		u.next = slices.DeleteFunc(u.next, func(id int) bool {
 			j := f.jobs[id]
-			if j.late && !f.hope(now, j) {
-				return false // it comes after all that are to be in time
+			if j.late && (f.aged(now, j) || !f.hope(now, j)) {
+				at += j.rest(u.kind) // where it is, behind those that are to be in time or before them
+				return false
 			}
 			if !j.late && at+j.rest(u.kind) <= j.due()+rounding && f.trusts(now, u, j) {
 				at += j.rest(u.kind)
@@ -339,17 +372,14 @@ func (f *Fleet) ends(now float64, u *unit, j *running) (end float64, ok bool) {
 	if math.IsInf(j.due(), 1) { // behind all others, at the latest
 		return max(now, u.due()) + u.promised + j.rest(u.kind), true
 	}
-	at, placed := max(now, u.due()), false
+	at, placed, from := max(now, u.due()), false, f.from(now, u, j)
 	put := func(x *running) bool {
 		at += x.rest(u.kind)
 		return at <= x.due()
 	}
-	for _, id := range u.next {
+	for i, id := range u.next[:max(from, f.timed(u))] { // no later one can be late
 		x := f.jobs[id]
-		if math.IsInf(x.due(), 1) {
-			break // no later one can be late
-		}
-		if !placed && j.due() < x.due() {
+		if !placed && i >= from && j.due() < x.due() {
 			if placed = true; !put(j) {
 				return 0, false
 			}
@@ -399,8 +429,8 @@ func (f *Fleet) promise(now float64, out []FleetAction) []FleetAction {
 				}
 			}
 		}
-		at := len(u.next)
-		for at > 0 && j.before(f.jobs[u.next[at-1]]) {
+		at, from := len(u.next), f.from(now, u, j)
+		for at > from && j.before(f.jobs[u.next[at-1]]) {
 			at--
 		}
 		u.next = slices.Insert(u.next, at, id)

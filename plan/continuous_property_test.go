@@ -15,7 +15,7 @@ func arrivals(t *testing.T, seed uint64, machines int) *world {
 	for range 1 + rng.IntN(3) {
 		kinds = append(kinds, Machines{Name: "rented", Count: machines, Hourly: 1 + 5*rng.Float64(), Start: 300 * rng.Float64()})
 	}
-	w := newWorld(t, kinds, 1, FleetRules{Idle: 1000 * rng.Float64(), Gain: 1 + rng.Float64(), Avoid: 60, Forget: 3600})
+	w := newWorld(t, kinds, 1, FleetRules{Idle: 1000 * rng.Float64(), Gain: 1 + rng.Float64(), Avoid: 60, Forget: 3600, Patience: 300 * float64(seed%3)})
 	w.rng = rng
 	at := 0.0
 	for i := range 40 {
@@ -345,5 +345,56 @@ func TestFleetManyLate(t *testing.T) {
 			}
 			events = append(events, e)
 		}
+	}
+}
+
+// Under a load that is always too much, of jobs that can be done in time if they come first, each job
+// runs in the end: none that arrives after one has waited for Patience seconds runs before it on the
+// machine that it waits for. Without patience some wait until no more arrive.
+func TestFleetPatience(t *testing.T) {
+	const patience, jobs = 2000, 150
+	overtaken := func(seed uint64, patience float64) (times int, longest float64) {
+		rng := rand.New(rand.NewPCG(seed, 12))
+		kinds := []Machines{{Name: "here", Count: 1 + rng.IntN(2), Hourly: 0.05}}
+		w := newWorld(t, kinds, 1, FleetRules{Idle: 600, Gain: 1.5, Avoid: 60, Forget: 3600, Patience: patience})
+		w.rng = rng
+		arrived, at := make([]float64, jobs), 0.0
+		for i := range jobs {
+			at += 40 * rng.ExpFloat64()
+			arrived[i] = at
+			j := FleetJob{ID: i, Seconds: []float64{50 + 100*rng.Float64()}}
+			if rng.IntN(5) > 0 { // in time if it begins at once, or a little later
+				j.Deadline = at + j.Seconds[0]*(1+3*rng.Float64())
+			}
+			w.arrive(at, j)
+		}
+		w.acts = func(a FleetAction) {
+			if a.Verb != Launch {
+				return
+			}
+			longest = max(longest, w.now-arrived[a.Job])
+			for _, id := range w.f.unit(a.Unit).next { // those that wait for the machine
+				if j := w.f.jobs[id]; arrived[a.Job] > arrived[id]+2000 && (j.late || j.Deadline == 0) {
+					times++
+				}
+			}
+		}
+		w.run()
+		w.check()
+		if len(w.done) != jobs {
+			t.Fatalf("seed %d: %d of %d jobs are done", seed, len(w.done), jobs)
+		}
+		return times, longest
+	}
+	without := 0
+	for seed := range uint64(8) {
+		if times, longest := overtaken(seed, patience); times > 0 {
+			t.Fatalf("seed %d: jobs are overtaken %d times by those that came %d s after them, and wait up to %v s", seed, times, patience, longest)
+		}
+		times, _ := overtaken(seed, 0)
+		without += times
+	}
+	if without == 0 {
+		t.Error("none is overtaken without patience either: this says nothing")
 	}
 }

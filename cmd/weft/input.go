@@ -12,6 +12,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sim"
 )
@@ -113,6 +114,9 @@ func readFile(file, what string, names []string) ([]byte, error) {
 	case errors.Is(err, fs.ErrNotExist) && names == nil:
 		return nil, terminal.Usagef("%s: no such %s", file, what)
 	case errors.Is(err, fs.ErrNotExist):
+		if near, ok := text.Nearest(file, names); ok {
+			return nil, terminal.Usagef("%s: no such %s; did you mean %s?", file, what, near)
+		}
 		return nil, terminal.Usagef("%s: no such %s; give a file, or one of %s", file, what, strings.Join(names, ", "))
 	}
 	return nil, terminal.Usage(terminal.FileError(file, err))

@@ -276,7 +276,7 @@ func TestMistakes(t *testing.T) {
 		{"run autodiff --directions 0", "weft: --directions 0: it must be at least 1"},
 		{"run clifford --count 99999999999999", "weft: clifford: 99999999999999 multivectors of Cl(3,0): bad geometric algebra: there must be 1 to 33554432"},
 		{"run gemm --size 99999999", "weft: gemm: 99999999 × 99999999 times 99999999 × 99999999: bad product: sizes must be from 1 to 65536"},
-		{"plan fold", `weft: unknown workload "fold"; there are ` + strings.Join(slices.Sorted(slices.Values(catalog.Names())), ", ")},
+		{"plan fald", `weft: unknown workload "fald"; did you mean fold?`},
 		{"run elastic --structure 1CRN --residues 9", "weft: elastic: a helix of 9 residues and structure \"1CRN\": bad elastic network: name one of the two"},
 		{"run phase --structure " + notTrace, "weft: protein: …"},
 		{"partition --scores 1 --by luck", "weft: partitioner \"luck\": unknown name; …"},

@@ -91,8 +91,8 @@ func newPlanOf(w catalog.Entry) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if s, ok := job.(workload.Stateful); ok {
-			defer s.Release()
+		if _, ok := job.(workload.Stateful); ok {
+			return terminal.Usagef("%s keeps state on devices, on which its graph depends: it cannot be planned; leave out what it is kept by, as --strategy", job.Name())
 		}
 		return p.run(c, &toPlan{
 			name: w.Name, title: job.Name(), work: bench.WorkOf(job), runs: 1, parts: p.runs,

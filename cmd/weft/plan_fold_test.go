@@ -98,7 +98,7 @@ func TestPlanFoldRefuses(t *testing.T) {
 		{[]string{"--replicas", "0"}, "give 1 or more"},
 		{[]string{"--temperature", "warm"}, "--temperature warm"},
 		{[]string{"--structures", "pdb"}, "goes with --classes"},
-		{[]string{"--classes", "--here", "rtx406"}, "no such machine"},
+		{[]string{"--classes", "--here", "8xh10"}, "no such machine; did you mean 8xh100?"},
 	} {
 		status, _, errs := foldPlanned(t, c.args...)
 		if status != exitUsage || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {

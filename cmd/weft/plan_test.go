@@ -67,7 +67,7 @@ func TestPlanRefuses(t *testing.T) {
 		{[]string{"--deadline", "-1h"}, exitUsage, "bad duration"},
 		{[]string{"--deadline", "1ms"}, exitNothingFits, "possible is"},
 		{[]string{"--assume", "energy=NaN"}, exitUsage, "assumption energy=NaN: expected 0 $/kWh to 100 $/kWh"},
-		{[]string{"--here", "rtx4061"}, exitUsage, "no such machine"},
+		{[]string{"--here", "rtx4061"}, exitUsage, "no such machine; did you mean rtx4060?"},
 		{[]string{"--runs", "0"}, exitUsage, "run at least once"},
 		{[]string{"--objective", "fast"}, exitUsage, "objective"},
 		{[]string{"--date", "today"}, exitUsage, "expected a day"},
@@ -91,6 +91,10 @@ func TestPlanRefuses(t *testing.T) {
 		if status, _, errs := planned(t, "--offers", file); status != exitUsage || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 {
 			t.Errorf("%s: status %d: %s", row, status, errs)
 		}
+	}
+	var out, said bytes.Buffer
+	if status := run(t.Context(), []string{"plan", "reservoir", "--strategy", "eager", "--here", "rtx4060"}, &out, &said); status != exitUsage || !strings.Contains(said.String(), "it cannot be planned") {
+		t.Errorf("a job with state: status %d: %s", status, said.String())
 	}
 	for _, c := range cases {
 		status, _, errs := planned(t, c.args...)

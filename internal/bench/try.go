@@ -55,11 +55,8 @@ func Try(ctx context.Context, rt *weft.Runtime, name string, part func(ctx conte
 	return out[max(len(out)-tryKeeps, 0):], nil
 }
 
-// try measures a job. It returns nil if that did not run twice, or keeps state from run to run.
+// try measures a job. It returns nil if that did not run twice.
 func try(ctx context.Context, rt *weft.Runtime, name string, job workload.Job) *plan.Point {
-	if _, ok := job.(workload.Stateful); ok {
-		return nil
-	}
 	need, err := NeedOf(name, job, rt.Machine())
 	if err != nil {
 		return nil
