@@ -160,6 +160,7 @@ type weighing struct {
 	predictor Predictor
 	known     map[place]Estimate // answers of the predictor
 	options   []*Option
+	slab      []Option // for more of them
 	offers    int
 	pruned    int
 	unfit     map[string]string // reason by machine
@@ -253,11 +254,15 @@ func (w *weighing) decision() *Decision {
 func front(options []*Option) []Option {
 	sorted := slices.Clone(options)
 	slices.SortStableFunc(sorted, sooner)
-	var out []Option
+	kept := sorted[:0]
 	for _, o := range sorted {
-		if len(out) == 0 || o.Cost < out[len(out)-1].Cost {
-			out = append(out, o.shown())
+		if len(kept) == 0 || o.Cost < kept[len(kept)-1].Cost {
+			kept = append(kept, o)
 		}
+	}
+	out := make([]Option, len(kept))
+	for i, o := range kept {
+		out[i] = o.shown()
 	}
 	return out
 }

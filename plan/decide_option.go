@@ -241,7 +241,7 @@ func (w *weighing) cheapest(c *Catalogue) []Offer {
 			at[1] = n
 		}
 	}
-	var offers []Offer
+	offers := make([]Offer, 0, 2*len(kept))
 	for _, at := range kept {
 		for i, n := range at {
 			if n != nil {
@@ -263,7 +263,10 @@ func (w *weighing) rented(c *Catalogue) error {
 			fastest, hereTakes = h, e
 		}
 	}
-	for _, offer := range w.cheapest(c) {
+	offers := w.cheapest(c)
+	w.options = slices.Grow(w.options, 3*len(offers))
+	for i := range offers {
+		offer := &offers[i]
 		gpu, err := c.GPU(offer.GPU)
 		if err != nil {
 			return fmt.Errorf("%w: %s %s: %w", ErrRequest, offer.Cloud, offer.Type, err)
@@ -272,7 +275,7 @@ func (w *weighing) rented(c *Catalogue) error {
 		if !w.fits(offer.Cloud+" "+offer.Type, e) {
 			continue
 		}
-		r := rental{offer: &offer, gpu: gpu, takes: e, there: e.spread(), count: count}
+		r := rental{offer: offer, gpu: gpu, takes: e, there: e.spread(), count: count}
 		w.add(&r, w.Need.Parts)
 		if fastest == nil {
 			continue
@@ -350,6 +353,16 @@ func (w *weighing) split(r *rental, parts int, s *split) bool {
 	return true
 }
 
+// option returns memory for an option. Options are made in slabs: there are hundreds in a decision.
+func (w *weighing) option() *Option {
+	if len(w.slab) == 0 {
+		w.slab = make([]Option, 64)
+	}
+	o := &w.slab[0]
+	w.slab = w.slab[1:]
+	return o
+}
+
 // add adds the option in which a rental does some parts.
 func (w *weighing) add(r *rental, parts int) {
 	var s split
@@ -358,7 +371,8 @@ func (w *weighing) add(r *rental, parts int) {
 		return
 	}
 	offer := r.offer // which all options of it share
-	o := &Option{Kind: Cloud, Offer: offer, GPU: r.gpu, GPUs: r.count, Share: s.share, Estimate: r.takes,
+	o := w.option()
+	*o = Option{Kind: Cloud, Offer: offer, GPU: r.gpu, GPUs: r.count, Share: s.share, Estimate: r.takes,
 		Start: w.Assume.Start, Upload: s.upload, Download: s.download, Egress: s.egress,
 		Stale: offer.stale(w.At, w.Assume.Stale)}
 	if offer.OnSpot {
