@@ -46,3 +46,13 @@ func TestParamsOfGraphs(t *testing.T) {
 		}
 	}
 }
+
+// Rows that are padding alone have a place in the images that there are.
+func TestPaddingBeforeImages(t *testing.T) {
+	p := rowsParams{Conv2D: graph.Conv2D{N: 1, C: 2, H: 11, W: 10, K: 1, R: 6, S: 3, Stride: 5, Pad: 6}, rows: 1, topRow: 7}
+	k := &weft.Call{Args: [][]byte{make([]byte, 1<<14), make([]byte, 1<<14), make([]byte, 1<<14)}, Params: graph.Step{}.With(p).Params, Launch: graph.Grid(11, 1, 1)}
+	Funcs()["conv.rows"](k, 0, 1)
+	if err := k.Err(); !errors.Is(err, ErrShape) || !strings.Contains(err.Error(), "begin at row 7, and row 0 is read") {
+		t.Errorf("images that begin behind the rows: %v", err)
+	}
+}
