@@ -183,6 +183,13 @@ func samples(t *testing.T) []sample {
 		t.Fatal(err)
 	}
 	out = append(out, sample{fi, func() []byte { return workloadtest.Bytes(fi.Result()) }})
+	for i, f := range fisher.Functions() {
+		d, err := fisher.NewDivergences(fisher.DivergenceConfig{Function: f, Pairs: 1003, Dim: 5 + i, Seed: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sample{d, func() []byte { return workloadtest.Bytes(d.Result()) }})
+	}
 	for _, c := range []tropical.Training{
 		{Inputs: 37, Hidden: 19, Outputs: 5, Batch: 203, Steps: 3, Seed: 3},
 		{Inputs: 1, Hidden: 1, Outputs: 1, Batch: 3, Steps: 2, Shards: 3, Seed: 2},

@@ -44,6 +44,7 @@ var variants = map[string][]string{
 	"ntt":         {"--log 6", "--size 2^12 --inverse", "--size 1024 --coset"},
 	"enumerative": {"--k 2 --n 6", "--problem hypersurface --k 2 --n 6"},
 	"zk":          {"--constraints 300", "--constraints 130 --circuit range"},
+	"bregman":     {"--pairs 1000", "--pairs 1000 --function burg --dim 3", "--pairs 1000 --function squares"},
 	"fisher":      {"--points 100 --features 5", "--points 100 --features 5 --blocks 2"},
 }
 

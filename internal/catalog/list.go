@@ -185,6 +185,14 @@ var list = []Entry{
 			return fisher.New(c)
 		})
 	}, Growth{[]string{"points"}, 1, 1 << 22}},
+	{"bregman", "compute Bregman divergences of pairs of vectors", fisher.Funcs, func(f *pflag.FlagSet) Order {
+		c := fisher.DivergenceConfig{}
+		f.StringVar(&c.Function, "function", fisher.Entropy, "convex function: entropy (Kullback-Leibler), burg (Itakura-Saito) or squares")
+		f.IntVar(&c.Pairs, "pairs", 1<<20, "pairs of vectors")
+		f.IntVar(&c.Dim, "dim", 8, "numbers of a vector")
+		f.Uint32Var(&c.Seed, "seed", 1, "what vectors are drawn from")
+		return order(&c, fisher.NewDivergences)
+	}, Growth{[]string{"pairs"}, 1, 1 << 23}},
 	{"enumerative", "count solutions of problems of enumerative geometry", enumerative.Funcs, func(f *pflag.FlagSet) Order {
 		c := enumerative.Config{}
 		f.StringVar(&c.Problem, "problem", enumerative.Degree, "degree of a Grassmannian, (spaces on a) hypersurface, or schubert (classes)")

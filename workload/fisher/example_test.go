@@ -29,3 +29,27 @@ func ExampleOf() {
 	fmt.Printf("%.4f\n", f)
 	// Output: [0.1667 0.0833 0.0833 0.4167]
 }
+
+// How far two distributions are from an even one, by Kullback and Leibler.
+func ExampleDivergences() {
+	ctx := context.Background()
+	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu", Funcs: fisher.Funcs(), NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	p := []float64{
+		0.5, 0.5,
+		1, 0,
+	}
+	q := []float64{
+		0.5, 0.5,
+		0.5, 0.5,
+	}
+	d, err := fisher.Divergences(ctx, rt, fisher.Entropy, 2, p, q)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%.4f\n", d)
+	// Output: [0.0000 0.6931]
+}

@@ -12,6 +12,13 @@
 // each or one, and sums are added in the order of shards: so the result is the
 // same bits on any number of devices, class R. A feature or a model that is not a number
 // makes every entry that depends on it none, on all backends.
+//
+// It also computes Bregman divergences of pairs of vectors, in float64 and each pair on its own:
+// class R. [Divergences] does so for a caller's vectors. Terms of close numbers are taken from
+// series, so that all digits but the last few are right.
+//
+// Files: job.go, check.go and of.go (the information), divergence.go and divergence_check.go
+// (divergences), geometry.go (closed forms).
 package fisher
 
 import (
@@ -160,6 +167,7 @@ var kernels = []signature.Kernel{
 		Name: "fisher.sums", Does: "rows of the Fisher information, as many as the result has", Grid: "rows, features", Per: []uint32{rowsPerItem, graph.All},
 		Args: []signature.Arg{signature.In("points", graph.F4), signature.In("weights", graph.F8), signature.Out("rows", graph.F8)},
 	}, sumsNeed, sums),
+	divergencesKernel,
 }
 
 func sumsNeed(c *weft.Call, p sumParams) (n signature.Need, err error) {

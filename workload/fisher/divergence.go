@@ -1,0 +1,316 @@
+package fisher
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+)
+
+// The convex functions whose divergences [Divergences] computes. Each is a sum over the
+// numbers of a vector, and so is its divergence.
+const (
+	// Entropy is Σ x ln x: the divergence is Σ p ln(p/q) − p + q, that of Kullback and Leibler
+	// where p and q are distributions.
+	Entropy = "entropy"
+	// Burg is −Σ ln x: the divergence is Σ p/q − ln(p/q) − 1, that of Itakura and Saito.
+	Burg = "burg"
+	// Squares is Σ x²: the divergence is the square of the distance.
+	Squares = "squares"
+)
+
+var functions = []string{Entropy, Burg, Squares}
+
+// Functions are the names a DivergenceConfig may have as its Function.
+func Functions() []string { return slices.Clone(functions) }
+
+// Limits: launches, and the loop of a shader.
+const (
+	maxNumbers = 1 << 28
+	maxDim     = 1 << 12
+)
+
+// DivergenceConfig says which divergences are computed.
+type DivergenceConfig struct {
+	Function string // one of Functions
+	Pairs    int
+	Dim      int // numbers of a vector
+	Seed     uint32
+}
+
+// Validate reports what is not computed.
+func (c DivergenceConfig) Validate() error {
+	switch {
+	case !slices.Contains(functions, c.Function):
+		return fmt.Errorf("bregman: no function %q: %w: there is %s", c.Function, ErrConfig, strings.Join(functions, ", "))
+	case c.Dim < 1 || c.Dim > maxDim:
+		return fmt.Errorf("bregman: vectors of %s: %w: there must be 1 to %d", text.Count(c.Dim, "number"), ErrConfig, maxDim)
+	case c.Pairs < 1 || c.Pairs > maxNumbers/c.Dim:
+		return fmt.Errorf("bregman: %s of vectors of %s: %w: there must be 1 to %d", text.Count(c.Pairs, "pair"), text.Count(c.Dim, "number"), ErrConfig, maxNumbers/c.Dim)
+	}
+	return nil
+}
+
+// Bytes is the host memory that the job takes: both vectors of each pair, and its divergence.
+func (c DivergenceConfig) Bytes() float64 { return 8 * float64(c.Pairs) * (2*float64(c.Dim) + 1) }
+
+// DivergenceJob is one set of pairs of vectors.
+type DivergenceJob struct {
+	c    DivergenceConfig
+	p, q []float64
+	out  []float64 // after a run
+}
+
+// streamPairs is the stream of random numbers behind those of Job.
+const streamPairs = streamTheta + 1
+
+// NewDivergences draws pairs of vectors of numbers from 0 to 1, by logical index. In one pair of
+// four both are close to one another, and of p, where the function allows it, one number of 64
+// is zero.
+func NewDivergences(c DivergenceConfig) (*DivergenceJob, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	j := newDivergences(c, make([]float64, c.Pairs*c.Dim), make([]float64, c.Pairs*c.Dim))
+	draw := philox.Source{Seed: c.Seed, Stream: streamPairs}
+	for i := range j.p {
+		words := draw.Block(uint64(i), 0, 0)
+		j.p[i], j.q[i] = philox.Unit(words[0]), philox.Unit(words[1])
+		switch {
+		case i/c.Dim%4 == 0:
+			j.p[i] = j.q[i] * (1 + 1e-6*philox.Symmetric(words[0]))
+		case words[2]%64 == 0 && c.Function != Burg:
+			j.p[i] = 0
+		}
+	}
+	return j, nil
+}
+
+func newDivergences(c DivergenceConfig, p, q []float64) *DivergenceJob {
+	return &DivergenceJob{c: c, p: p, q: q, out: make([]float64, c.Pairs)}
+}
+
+// Divergences returns the divergence of each vector of p from the one of q in its place, on the
+// devices of a runtime that was opened with [Funcs] among its kernels. Vectors have dim numbers
+// each, one vector after another. A number of either that is beyond 2⁵⁰⁰ in size, not a number,
+// or below zero unless the function is [Squares], makes the divergence none. Where both numbers
+// are zero they bring nothing, and where only that of q is, or for [Burg] only that of p, an
+// infinite divergence. Vectors that are not pairs are an error that wraps [ErrConfig].
+func Divergences(ctx context.Context, rt *weft.Runtime, function string, dim int, p, q []float64) ([]float64, error) {
+	if dim < 1 || len(p) != len(q) || len(p)%dim != 0 {
+		return nil, fmt.Errorf("bregman: %d and %d numbers in vectors of %d: %w: give as many vectors p as q, each with all its numbers", len(p), len(q), dim, ErrConfig)
+	}
+	c := DivergenceConfig{Function: function, Pairs: len(p) / dim, Dim: dim}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	j := newDivergences(c, p, q)
+	if _, err := workload.Call(ctx, rt, j, "fisher"); err != nil {
+		return nil, err
+	}
+	return j.out, nil
+}
+
+// pairsPerItem is the number of pairs of an item of the Go kernel.
+const pairsPerItem = 256
+
+// DivergencesKernel computes divergences. Its arguments are the vectors p, the vectors q and the
+// divergences.
+var DivergencesKernel = workload.With(graph.GoKernel("bregman.divergences", pairsPerItem),
+	workload.PTX(ptx, "bregman_divergences", 128, 128), workload.SPIRV(spirv, "bregman_divergences", 64, 64))
+
+// divergenceParams are the parameters of DivergencesKernel.
+type divergenceParams struct {
+	function int // its place among functions
+	dim, n   int
+}
+
+var divergencesKernel = signature.Of(signature.Kernel{
+	Name: "bregman.divergences", Does: "Bregman divergences of n pairs of vectors", Grid: "n", Per: []uint32{pairsPerItem},
+	Args: []signature.Arg{signature.In("vectors p", graph.F8), signature.In("vectors q", graph.F8), signature.Out("divergences", graph.F8)},
+}, func(_ *weft.Call, p divergenceParams) (n signature.Need, err error) {
+	if p.function >= len(functions) {
+		return n, fmt.Errorf("function is %d: it is 0 to %d, for %s", p.function, len(functions)-1, strings.Join(functions, ", "))
+	}
+	n.Items = signature.Parts(p.n, pairsPerItem)
+	n.Elements[0], n.Elements[1], n.Elements[2] = signature.Product(p.n, p.dim), signature.Product(p.n, p.dim), int64(p.n)
+	return n, signature.Positive([]string{"dim", "n"}, p.dim, p.n)
+}, func(c *weft.Call, p divergenceParams, lo, hi int) {
+	x, y, out := weft.View[float64](c.Args[0]), weft.View[float64](c.Args[1]), weft.View[float64](c.Args[2])
+	term := terms[p.function]
+	for i := lo * pairsPerItem; i < min(hi*pairsPerItem, p.n); i++ {
+		sum := 0.
+		from := y[i*p.dim : (i+1)*p.dim]
+		for k, v := range x[i*p.dim : (i+1)*p.dim] {
+			sum += term(v, from[k])
+		}
+		out[i] = sum
+	}
+})
+
+// terms are what two numbers bring to a divergence, by function.
+var terms = [...]func(p, q float64) float64{entropy, burg, squares}
+
+// largest is the size of numbers up to which divergences are computed.
+const largest = 0x1p500
+
+// near is the size of s = (p − q) ÷ (p + q) up to which the series below are taken: there
+// logarithms would cancel with what is subtracted from them, and so lose digits.
+const near = 0.25
+
+// beyond is (artanh s − s) ÷ s³ for z = s², |s| < near: Σ zᵏ ÷ (2k + 3).
+func beyond(z float64) float64 {
+	sum := 1. / 29
+	for k := 27.; k >= 3; k -= 2 {
+		sum = float64(sum*z) + 1/k
+	}
+	return sum
+}
+
+// logRatio is ln(p/q), also where p/q is too large or too small for a number.
+func logRatio(p, q float64) float64 {
+	switch t := p / q; {
+	case t < 0x1p-1000:
+		return math.Log(p*0x1p500/(q*0x1p-500)) - 1000*math.Ln2
+	case t > 0x1p1000:
+		return math.Log(p*0x1p-500/(q*0x1p500)) + 1000*math.Ln2
+	default:
+		return math.Log(t)
+	}
+}
+
+// entropy is p ln(p/q) − p + q. With s it is (p + q)(s artanh s + artanh s − s).
+func entropy(p, q float64) float64 {
+	if !(p >= 0 && q >= 0 && p <= largest && q <= largest) {
+		return math.NaN()
+	}
+	switch d, all := p-q, p+q; {
+	case p == 0:
+		return q
+	case q == 0:
+		return math.Inf(1)
+	case math.Abs(d) < near*all:
+		s := d / all
+		z := s * s
+		b := beyond(z)
+		return all * z * (1 + float64(z*b) + float64(s*b))
+	default:
+		return float64(p*logRatio(p, q)) - d
+	}
+}
+
+// burg is p/q − ln(p/q) − 1. With s it is 2s ÷ (1 − s) − 2 artanh s.
+func burg(p, q float64) float64 {
+	if !(p >= 0 && q >= 0 && p <= largest && q <= largest) {
+		return math.NaN()
+	}
+	switch d, all := p-q, p+q; {
+	case all == 0:
+		return 0
+	case p == 0 || q == 0:
+		return math.Inf(1)
+	case math.Abs(d) < near*all:
+		s := d / all
+		z := s * s
+		return 2 * z * (1/(1-s) - float64(s*beyond(z)))
+	default:
+		return p/q - logRatio(p, q) - 1
+	}
+}
+
+// squares is (p − q)².
+func squares(p, q float64) float64 {
+	if !(math.Abs(p) <= largest && math.Abs(q) <= largest) {
+		return math.NaN()
+	}
+	d := p - q
+	return d * d
+}
+
+// Name says what there is.
+func (j *DivergenceJob) Name() string {
+	return fmt.Sprintf("bregman %s of %s of vectors of %d", j.c.Function, text.Count(j.c.Pairs, "pair"), j.c.Dim)
+}
+
+// Class is R: a pair does not depend on others.
+func (j *DivergenceJob) Class() workload.Class { return workload.RowExact }
+
+// Items are the pairs.
+func (j *DivergenceJob) Items() sched.Items {
+	d := int64(j.c.Dim)
+	return sched.Items{Extent: int64(j.c.Pairs), Bytes: func(lo, hi int64) (in, out int64) { return 16 * d * (hi - lo), 8 * (hi - lo) }}
+}
+
+// Streamed says that pairs need nothing of one another.
+func (j *DivergenceJob) Streamed() {}
+
+// Whole is all pairs as one task.
+func (j *DivergenceJob) Whole() graph.Task { return j.task(0, int64(j.c.Pairs)) }
+
+func (j *DivergenceJob) task(lo, hi int64) graph.Task {
+	ops := 40. // of a logarithm or a series
+	if j.c.Function == Squares {
+		ops = 3
+	}
+	p := divergenceParams{slices.Index(functions, j.c.Function), j.c.Dim, int(hi - lo)}
+	n, d := float64(hi-lo), float64(j.c.Dim)
+	return graph.Task{
+		Name:  fmt.Sprintf("pairs %d-%d", lo, hi),
+		Steps: []graph.Step{graph.Step{Kernel: DivergencesKernel, Launch: graph.Grid(hi - lo)}.With(p)},
+		Work:  graph.Work{Ops: ops * d * n, Bytes: 8 * (2*d + 1) * n, Unit: graph.FP64},
+	}
+}
+
+// Graph has a task for each range of pairs.
+func (j *DivergenceJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	var b graph.Builder
+	each := 8 * int64(j.c.Dim)
+	p := b.Data(graph.Data{Name: "p", Bytes: each * int64(j.c.Pairs), Input: true})
+	q := b.Data(graph.Data{Name: "q", Bytes: each * int64(j.c.Pairs), Input: true})
+	out := b.Data(graph.Data{Name: "divergences", Bytes: 8 * int64(j.c.Pairs), Output: true})
+	for _, r := range ranges {
+		t := j.task(r.Lo, r.Hi)
+		t.Uses = []graph.Use{
+			{Data: p, Offset: each * r.Lo, Bytes: each * r.Len(), Access: graph.Read},
+			{Data: q, Offset: each * r.Lo, Bytes: each * r.Len(), Access: graph.Read},
+			{Data: out, Offset: 8 * r.Lo, Bytes: 8 * r.Len(), Access: graph.Write},
+		}
+		b.Add(t)
+	}
+	return b.Build()
+}
+
+// Bind ties vectors and divergences to the job's memory.
+func (j *DivergenceJob) Bind() []weft.Binding {
+	return []weft.Binding{weft.Bind("p", j.p), weft.Bind("q", j.q), weft.Bind("divergences", j.out)}
+}
+
+// Operands are the vectors in the job's own memory. Between runs a caller may set them.
+func (j *DivergenceJob) Operands() (p, q []float64) { return j.p, j.q }
+
+// Result is the divergences after a run.
+func (j *DivergenceJob) Result() []float64 { return j.out }
+
+// Summary is the sum of all divergences.
+func (j *DivergenceJob) Summary() string {
+	sum := 0.
+	for _, d := range j.out {
+		sum += d
+	}
+	return fmt.Sprintf("sum of divergences %.9g", sum)
+}
+
+// Rate is pairs a second, and the memory that they take.
+func (j *DivergenceJob) Rate(d time.Duration) string {
+	return fmt.Sprintf("%.1f M/s, %.2f GB/s", float64(j.c.Pairs)/d.Seconds()/1e6, j.c.Bytes()/d.Seconds()/1e9)
+}
