@@ -231,7 +231,7 @@ func TestMistakes(t *testing.T) {
 		{"run gemm --config gone.conf", "weft: bad option: configuration: …gone.conf"},
 		{"run gemm --config " + badConfig, "weft: bad option: " + badConfig + ":2: …policy"},
 		{"devices --policy steal", "weft: unknown flag: --policy; …"},
-		{"bench", "weft: bench needs a benchmark: balance, checkpoint, collective, compare, failover, …"},
+		{"bench", "weft: bench needs a benchmark: balance, checkpoint, collective, compare, domains, …"},
 		{"bench scalling", `weft: unknown benchmark "scalling"; did you mean scaling?`},
 		{"bench overhead --tasks 0", "weft: --tasks 0: it must be from 1 to 10000000"},
 		{"bench memory --sizes x", "weft: --sizes x: a size is written such as 16MiB and is at least 64"},

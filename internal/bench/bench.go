@@ -39,7 +39,7 @@ type Setup struct {
 func Commands(s Setup) []*cobra.Command {
 	return []*cobra.Command{
 		newOverhead(s), newScaling(s), newBalance(s), newMemory(s), newSync(s), newCollective(s), newP2P(s),
-		newPipelineBench(s), newReplicaBench(s), newProduct(s), newFaults(s), newFailover(s), newCheckpoint(s), newMigrate(s), newVerify(s), newServing(s), newPredict(s), newSuite(s), newCompare(),
+		newPipelineBench(s), newReplicaBench(s), newProduct(s), newFaults(s), newFailover(s), newCheckpoint(s), newMigrate(s), newVerify(s), newServing(s), newPredict(s), newDomains(s), newSuite(s), newCompare(),
 	}
 }
 

@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/host"
+	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/workload"
+)
+
+// Every operation is measured in every size, and checked.
+func TestDomains(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "out.html")
+	text, err := run(t.Context(), "domains", "--sizes", "10,100", "--repeat", "1", "--devices", "cpu/2", "--json", "--html", page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r domainsReport
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if len(r.Rows) != 2*len(catalog.Operations()) || len(r.Crossovers) != 0 {
+		t.Errorf("%d rows and %d crossovers of %d operations", len(r.Rows), len(r.Crossovers), len(catalog.Operations()))
+	}
+	for i, row := range r.Rows {
+		op := catalog.Operations()[i/2]
+		if row.Operation != op.Name || row.Domain != op.Domain || row.Size != []int{10, 100}[i%2] || row.Device != "cpu/2" || !(row.Seconds > 0) || row.Why != "" || row.Job == "" {
+			t.Errorf("row %d is %+v", i, row)
+		}
+	}
+	if b, err := os.ReadFile(page); err != nil || !strings.Contains(string(b), "There is no device beside the cpu.") {
+		t.Errorf("the page: %v", err)
+	}
+	text, err = run(t.Context(), "domains", "--only", "ca_evolution", "--sizes", "64", "--repeat", "1", "--devices", "cpu")
+	if err != nil || strings.Count(text, "ca_evolution") != 2 || !strings.Contains(text, "no device beside the cpu") { // once in the command
+		t.Errorf("%v\n%s", err, text)
+	}
+	refused(t, "did you mean ca_evolution", "domains", "--only", "ca_evolutin")
+	refused(t, "--sizes 0", "domains", "--sizes", "0")
+	refused(t, "--repeat 0", "domains", "--repeat", "0")
+	refused(t, "--timeout", "domains", "--timeout", "-1s")
+}
+
+// Devices are measured beside the cpu and with it. A size that does not fit is skipped with the
+// reason, and what fails or is wrong ends the benchmark.
+func TestDomainRivals(t *testing.T) {
+	open := func() *weft.Runtime {
+		rt, err := openAll(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { rt.Close() })
+		return rt
+	}
+	m := &meter{ctx: t.Context(), repeat: 2, quiet: true}
+	p := terminal.StartProgress(&bytes.Buffer{}, true, "run", 1)
+	all := []rival{{device: "cpu", rt: open()}, {device: "other", rt: open()}, {device: "other", both: true, rt: open()}}
+	product := func() (workload.Job, error) { return catalog.Operations()[0].Job(t.Context(), 50) }
+	rows, err := domainRow{Size: 50}.measure(m, product, all, p)
+	if err != nil || len(rows) != 2 || rows[0].Speedup != 0 || !(rows[1].Speedup > 0) || !(rows[1].Together > 0) || rows[1].Verdict == "" || rows[0].Verdict != "" {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	rows, err = domainRow{Size: 7}.measure(m, func() (workload.Job, error) { return nil, host.Enough("it", math.MaxInt64/2) }, all, p)
+	if err != nil || len(rows) != 1 || !strings.HasPrefix(rows[0].Why, "skipped: it needs 4") || rows[0].Size != 7 {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	if _, err = (domainRow{}).measure(m, func() (workload.Job, error) { return nil, errors.New("broken") }, all, p); err == nil || err.Error() != "broken" {
+		t.Error(err)
+	}
+	lie := func() (workload.Job, error) {
+		j, err := product()
+		return liar{j}, err
+	}
+	if _, err = (domainRow{Operation: "wrong"}).measure(m, lie, all, p); err == nil || !strings.Contains(err.Error(), "wrong on cpu: ") {
+		t.Error(err)
+	}
+}
+
+// liar is a job whose result is always wrong.
+type liar struct{ workload.Job }
+
+func (liar) Check() error { return errors.New("not so") }
+
+// Crossovers lie where the speed-up passes one for good.
+func TestCrossovers(t *testing.T) {
+	row := func(op string, size int, speedup float64) domainRow {
+		return domainRow{Operation: op, Device: "cuda:0", Size: size, Seconds: 1 / speedup, Speedup: speedup, Verdict: worth(speedup)}
+	}
+	rows := []domainRow{
+		{Operation: "between", Device: "cpu", Size: 100, Seconds: 1},
+		row("between", 100, 0.25), row("between", 10000, 4),
+		row("always", 100, 1.5), row("always", 1000, 3),
+		row("never", 100, 2), row("never", 1000, 0.5),
+		row("late", 1000, 0.5), row("late", 10, 2), row("late", 100, 0.9), row("late", 2000, 2),
+	}
+	want := []crossover{
+		{"between", "cuda:0", 1000, "the device is faster from about 1000"},
+		{"always", "cuda:0", 100, "the device is faster from 100 or less"},
+		{"never", "cuda:0", 0, "the cpu is faster up to 1000"},
+		{"late", "cuda:0", 1414, "the device is faster from about 1414"},
+	}
+	got := crossovers(rows)
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+	for up, says := range map[float64]string{2: "worth it: 2 times as fast", 0.5: "not worth it: 2 times as slow", 1.03: "as fast as the cpu"} {
+		if worth(up) != says {
+			t.Errorf("%v times as fast: %s", up, worth(up))
+		}
+	}
+	rows[0].Operation = "between <b>"
+	rows[1].Why = "skipped: no room"
+	r := &domainsReport{Command: "weft bench domains", Machine: "an H100", Note: "a note", Repeat: 10, Rows: rows, Crossovers: got}
+	var b, page bytes.Buffer
+	r.text(&b)
+	if err := writeDomainsPage(&page, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"cuda:0", "the device is faster from about 1414", "a note", "not worth it: 2 times as slow", "skipped: no room"} {
+		if !strings.Contains(b.String(), want) || !strings.Contains(page.String(), want) {
+			t.Errorf("report or page do not say %q:\n%s", want, b.String())
+		}
+	}
+	text := page.String()
+	for _, never := range []string{"http:", "https:", "src=", "<script", "<link", "@import", "url(", "ZgotmplZ", "NaN", "Inf", "<b>"} {
+		if strings.Contains(strings.ReplaceAll(text, "<b>{{", ""), never) {
+			t.Errorf("the page has %q", never)
+		}
+	}
+	if a, z := strings.Count(text, "<svg"), strings.Count(text, "</svg>"); a != len(want)+2 || a != z {
+		t.Errorf("%d drawings begin and %d end", a, z)
+	}
+}
