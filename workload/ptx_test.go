@@ -86,6 +86,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		make(clifford.New(clifford.Config{Op: clifford.Rotor, P: 3, Count: 1000})),
 		make(clifford.New(clifford.Config{Op: clifford.Norm, P: 3, Count: 1000})),
 		make(relativity.New(relativity.Config{Problem: relativity.Orbits, Count: 10})),
+		make(relativity.New(relativity.Config{Problem: relativity.Light, Count: 10})),
 		make(relativity.New(relativity.Config{Problem: relativity.Boosts, Count: 10})),
 		make(relativity.New(relativity.Config{Problem: relativity.Bodies, Count: 10})),
 		make(graphs.New(graphs.Config{Problem: graphs.PageRank, Nodes: 100})),
@@ -143,7 +144,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 			}
 		}
 	}
-	if want := 50; len(seen) != want && !testing.Short() {
+	if want := 51; len(seen) != want && !testing.Short() {
 		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
 	}
 }

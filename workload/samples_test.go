@@ -101,6 +101,7 @@ func samples(t *testing.T) []sample {
 	for _, c := range []relativity.Config{
 		{Problem: relativity.Orbits, Count: 203, Steps: 512, Turns: 2, Seed: 3},
 		{Problem: relativity.Orbits, Count: 203, Steps: 4096, Tolerance: 1e-9, Seed: 3},
+		{Problem: relativity.Light, Count: 203, Steps: 128, Seed: 3},
 		{Problem: relativity.Boosts, Count: 1003, Seed: 3},
 		{Problem: relativity.Bodies, Count: 301, Steps: 3, Seed: 3},
 	} {
@@ -111,6 +112,8 @@ func samples(t *testing.T) []sample {
 		out = append(out, sample{j, func() []byte {
 			switch j := j.(type) {
 			case *relativity.OrbitJob:
+				return workloadtest.Bytes(j.Result())
+			case *relativity.LightJob:
 				return workloadtest.Bytes(j.Result())
 			case *relativity.BoostJob:
 				boosted, products := j.Result()

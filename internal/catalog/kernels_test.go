@@ -34,7 +34,7 @@ var variants = map[string][]string{
 		"--neurons 32 --batch 4 --mode histogram", "--neurons 32 --batch 4 --steps 2 --strategy eager",
 	},
 	"fusion":     {"--records 1000", "--records 1000 --bind", "--records 1000 --mode data", "--records 1000 --mode pipeline", "--records 1000 --mode hybrid"},
-	"relativity": {"--count 50 --steps 64", "--count 50 --tolerance 1e-8", "--problem boosts --count 1000", "--problem bodies --count 100 --steps 2"},
+	"relativity": {"--count 50 --steps 64", "--count 50 --tolerance 1e-8", "--problem light --count 50", "--problem boosts --count 1000", "--problem bodies --count 100 --steps 2"},
 	"network": {
 		"--nodes 500", "--graph miserables", "--problem layers --nodes 200 --features 5", "--problem closeness --nodes 50", "--problem closeness --graph karate",
 		"--problem medoids --nodes 50",

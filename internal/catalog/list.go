@@ -217,11 +217,11 @@ var list = []Entry{
 		f.Uint64Var(&c.Seed, "seed", 1, "what multivectors and rotor are drawn from")
 		return order(&c, clifford.New)
 	}, Growth{[]string{"count"}, 1, 1 << 24}},
-	{"relativity", "follow orbits around a black hole, boost events or move bodies", relativity.Funcs, func(f *pflag.FlagSet) Order {
+	{"relativity", "follow orbits or light around a black hole, boost events or move bodies", relativity.Funcs, func(f *pflag.FlagSet) Order {
 		c := relativity.Config{}
-		f.StringVar(&c.Problem, "problem", relativity.Orbits, "orbits, boosts, or bodies that attract one another")
-		f.IntVar(&c.Count, "count", 4096, "orbits, events or bodies")
-		f.IntVar(&c.Steps, "steps", 0, "steps of bodies (16) or of a turn (4096), or most for all turns with a tolerance")
+		f.StringVar(&c.Problem, "problem", relativity.Orbits, "orbits, light, boosts, or bodies that attract one another")
+		f.IntVar(&c.Count, "count", 4096, "orbits, rays of light, events or bodies")
+		f.IntVar(&c.Steps, "steps", 0, "steps of bodies (16), of half a turn of light (1024) or of a turn of an orbit (4096), or most for all turns with a tolerance")
 		f.IntVar(&c.Turns, "turns", 0, "periapses at which an orbit ends (1)")
 		f.Float64Var(&c.Tolerance, "tolerance", 0, "error that a step of an orbit may have (fixed steps)")
 		f.Uint32Var(&c.Seed, "seed", 1, "what particles are drawn from")

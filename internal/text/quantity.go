@@ -151,7 +151,7 @@ func ParseDuration(s string) (time.Duration, error) {
 func Count[T int | int32 | int64](n T, one string) string {
 	switch stem, y := strings.CutSuffix(one, "y"); {
 	case n == 1:
-	case y:
+	case y && !strings.HasSuffix(stem, "a"): // as in ray
 		one = stem + "ies"
 	case strings.HasSuffix(one, "s"):
 		one += "es"

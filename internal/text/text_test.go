@@ -186,7 +186,7 @@ func FuzzText(f *testing.F) {
 func TestCount(t *testing.T) {
 	for want, got := range map[string]string{
 		"1 task": Count(1, "task"), "0 tasks": Count(0, "task"), "2 tasks": Count(int64(2), "task"),
-		"1 copy": Count(1, "copy"), "3 copies": Count(3, "copy"), "-1 tasks": Count(-1, "task"),
+		"1 copy": Count(1, "copy"), "3 copies": Count(3, "copy"), "2 rays": Count(2, "ray"), "2 bodies": Count(2, "body"), "-1 tasks": Count(-1, "task"),
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -1,4 +1,4 @@
-// Package relativity computes three kinds of particle systems, in units where the gravitational
+// Package relativity computes four kinds of particle systems, in units where the gravitational
 // constant and the speed of light are one.
 //
 // Orbits of test particles around a black hole of mass one (Schwarzschild), in float64 and
@@ -12,6 +12,14 @@
 // conserved but for the error of the method, which each orbit states; the angular momentum
 // L = r²φ′ is a constant of these equations, so that its drift is none.
 //
+// Rays of light that pass the black hole with an impact parameter b, or are captured if that is
+// below 3√3, in float64 and the angle φ, with u for b/r:
+//
+//	d²u/dφ² = 3u²/b − u
+//
+// by the same method with a fixed step. A ray ends far away, at an angle that is found to the
+// last digits.
+//
 // Boosts, which are Lorentz transformations of events into frames that move, with the
 // Minkowski products of pairs of events, in float64.
 //
@@ -22,8 +30,8 @@
 // A particle is computed in one order of operations wherever it is: class R. What is not a
 // number makes all that depends on it none.
 //
-// Files: config.go (problems), orbits.go, boosts.go, bodies.go (a job each), check.go
-// (references), call.go (calls), wide_amd64.s (bodies, eight at a time).
+// Files: config.go (problems), orbits.go, light.go, boosts.go, bodies.go (a job each), check.go
+// and light_check.go (references), call.go (calls), wide_amd64.s (bodies, eight at a time).
 package relativity
 
 import (
@@ -41,11 +49,15 @@ import (
 // The problems.
 const (
 	Orbits = "orbits"
+	Light  = "light"
 	Boosts = "boosts"
 	Bodies = "bodies"
 )
 
-var problems = []string{Orbits, Boosts, Bodies}
+var problems = []string{Orbits, Light, Boosts, Bodies}
+
+// things are what problems have a number of.
+var things = map[string]string{Orbits: Orbits, Light: "rays", Boosts: Boosts, Bodies: Bodies}
 
 // Problems are the names a Config may have as its Problem.
 func Problems() []string { return slices.Clone(problems) }
@@ -65,14 +77,17 @@ const (
 	maxStates = 1 << 25 // bodies times steps, all of which are kept
 	// maxBodySteps is the most steps of bodies, each of which is a task for every device.
 	maxBodySteps = 1 << 12
+	// rayTurns is the number of half turns that a ray may do.
+	rayTurns = 16
 )
 
 // Config says what is computed.
 type Config struct {
 	Problem string // one of Problems
-	Count   int    // orbits, events or bodies
-	// Steps of bodies, or of an orbit: with a fixed step those of one turn, with a tolerance the
-	// most for all turns; 0 means 4,096 and 16 for bodies. Boosts have none.
+	Count   int    // orbits, rays, events or bodies
+	// Steps of bodies, of half a turn of a ray, or of an orbit: with a fixed step those of one turn,
+	// with a tolerance the most for all turns; 0 means 4,096, 1,024 for rays and 16 for bodies.
+	// Boosts have none.
 	Steps int
 	// Turns is how often an orbit returns to its periapsis; 0 means once. Others have none.
 	Turns int
@@ -90,6 +105,10 @@ func (c Config) withDefaults() Config {
 		}
 		if c.Turns == 0 {
 			c.Turns = 1
+		}
+	case Light:
+		if c.Steps == 0 {
+			c.Steps = 1024
 		}
 	case Bodies:
 		if c.Steps == 0 {
@@ -110,13 +129,15 @@ func (c Config) Validate() error {
 	case !slices.Contains(problems, c.Problem):
 		return fmt.Errorf("relativity: no problem %q: %w: there is %s", c.Problem, ErrConfig, strings.Join(problems, ", "))
 	case c.Count < 1 || c.Count > most:
-		return fmt.Errorf("relativity: %d %s: %w: there must be 1 to %d", c.Count, c.Problem, ErrConfig, most)
+		return fmt.Errorf("relativity: %d %s: %w: there must be 1 to %d", c.Count, things[c.Problem], ErrConfig, most)
 	case c.Problem != Orbits && c.Turns != 0:
 		return fmt.Errorf("relativity: %s of %s: %w: only %s have turns", text.Count(c.Turns, "turn"), c.Problem, ErrConfig, Orbits)
 	case c.Problem != Orbits && c.Tolerance != 0:
 		return fmt.Errorf("relativity: a tolerance of %s: %w: only %s have one", c.Problem, ErrConfig, Orbits)
 	case c.Problem == Boosts && c.Steps != 0:
 		return fmt.Errorf("relativity: %s of %s: %w: they have none", text.Count(c.Steps, "step"), c.Problem, ErrConfig)
+	case c.Problem == Light && (c.Steps < 16 || c.rounds() > maxSteps):
+		return fmt.Errorf("relativity: %s for half a turn of light: %w: there must be 16 to %d", text.Count(c.Steps, "step"), ErrConfig, maxSteps/rayTurns)
 	case c.Problem == Bodies && (c.Steps < 1 || c.Steps > min(maxStates/c.Count, maxBodySteps)):
 		return fmt.Errorf("relativity: %s of %s: %w: there must be 1 to %d, since all are kept", text.Count(c.Steps, "step"), text.Count(c.Count, "body"), ErrConfig, min(maxStates/c.Count, maxBodySteps))
 	}
@@ -139,10 +160,14 @@ func (c Config) validOrbits() error {
 	return nil
 }
 
-// rounds is the number of steps that an orbit takes at most. With a fixed step a turn takes
-// somewhat more than its steps, since they are counted for Newton's orbit.
+// rounds is the number of steps that an orbit or a ray takes at most. With a fixed step a turn takes
+// somewhat more than its steps, since they are counted for Newton's orbit. Light of an impact
+// parameter that differs from [Critical] at all circles less than 8 times.
 func (c Config) rounds() int {
-	if c.Tolerance != 0 {
+	switch {
+	case c.Problem == Light:
+		return rayTurns * c.Steps
+	case c.Tolerance != 0:
 		return c.Steps
 	}
 	return 2 * c.Turns * c.Steps
@@ -155,13 +180,16 @@ func (c Config) Bytes() float64 {
 	switch c.Problem {
 	case Orbits:
 		return 8 * (orbitIn + orbitOut) * n
+	case Light:
+		return 8 * (1 + rayOut) * n
 	case Bodies:
 		return n * (16 + 12 + 24*float64(max(c.Steps, 1)))
 	}
 	return 8 * (4 + 4 + 3 + 5) * n
 }
 
-// New draws particles by logical index. The job is an [*OrbitJob], [*BoostJob] or [*BodyJob].
+// New draws particles by logical index. The job is an [*OrbitJob], [*LightJob], [*BoostJob] or
+// [*BodyJob].
 func New(c Config) (workload.Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -169,6 +197,8 @@ func New(c Config) (workload.Job, error) {
 	switch c = c.withDefaults(); c.Problem {
 	case Orbits:
 		return newOrbits(c), nil
+	case Light:
+		return newLight(c), nil
 	case Boosts:
 		return newBoosts(c), nil
 	}
@@ -178,11 +208,12 @@ func New(c Config) (workload.Job, error) {
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return signature.Funcs(kernels) }
 
-var kernels = []signature.Kernel{orbitsKernel, boostsKernel, bodiesKernel}
+var kernels = []signature.Kernel{orbitsKernel, lightKernel, boostsKernel, bodiesKernel}
 
 // Streams of random numbers.
 const (
 	streamOrbits = iota
 	streamEvents
 	streamBodies
+	streamLight
 )

@@ -10,6 +10,27 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 )
 
+// The sun deflects light at its limb by 1.75″. Close to a black hole light circles it.
+func ExampleBend() {
+	ctx := context.Background()
+	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu", Funcs: relativity.Funcs(), NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	rays, err := relativity.Bend(ctx, rt, []float64{695_700 / 1.476625, 5.1962, 5.1961}, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%.2f″\n", rays[0].Deflection*180/math.Pi*3600)
+	fmt.Printf("%.2f turns at radius %.2f\n", rays[1].Deflection/(2*math.Pi), rays[1].Closest)
+	fmt.Println("the third is captured:", rays[2].Captured)
+	// Output:
+	// 1.75″
+	// 1.78 turns at radius 3.01
+	// the third is captured: true
+}
+
 // The periapsis of a close orbit around a black hole moves on by a fifth of a turn.
 func ExampleFollow() {
 	ctx := context.Background()

@@ -18,6 +18,8 @@ func numbers(j workload.Job) []byte {
 	switch j := j.(type) {
 	case *relativity.OrbitJob:
 		return workloadtest.Bytes(j.Result())
+	case *relativity.LightJob:
+		return workloadtest.Bytes(j.Result())
 	case *relativity.BoostJob:
 		boosted, products := j.Result()
 		return slices.Concat(workloadtest.Bytes(boosted), workloadtest.Bytes(products))
@@ -31,6 +33,7 @@ func numbers(j workload.Job) []byte {
 var configs = []relativity.Config{
 	{Problem: relativity.Orbits, Count: 101, Steps: 2048, Turns: 2},
 	{Problem: relativity.Orbits, Count: 101, Tolerance: 1e-11, Steps: 1 << 15, Seed: 1},
+	{Problem: relativity.Light, Count: 301, Steps: 512, Seed: 1},
 	{Problem: relativity.Boosts, Count: 3001, Seed: 2},
 	{Problem: relativity.Bodies, Count: 203, Steps: 9, Seed: 3},
 }

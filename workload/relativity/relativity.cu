@@ -1,7 +1,7 @@
-// Orbits, boosts and bodies, as package relativity has them: a particle to a thread.
+// Orbits, light, boosts and bodies, as package relativity has them: a particle to a thread.
 #include "../device.cuh"
 
-enum : u32 { OrbitIn = 4, OrbitOut = 8, Tile = 128 };
+enum : u32 { OrbitIn = 4, OrbitOut = 8, RayOut = 6, Tile = 128 };
 
 //params: orbitParams
 struct OrbitParams {
@@ -18,6 +18,12 @@ struct BoostParams {
 struct BodyParams {
 	unsigned all, first, n; // bodies, and those that move
 	float step, soft2;
+};
+
+//params: lightParams
+struct LightParams {
+	unsigned n, rounds; // rounds are the steps a ray has at most
+	double step; // of the angle
 };
 
 struct State {
@@ -146,4 +152,59 @@ KERNEL(128, 1) relativity_bodies(const float *__restrict at, const float *__rest
 		w[3 * i + k] = moved;
 		to[3 * i + k] = place[k] + c.step * moved;
 	}
+}
+
+struct Ray {
+	double u, w;
+};
+
+// step is one step of Runge and Kutta.
+INLINE Ray step(Ray s, double k, double h) {
+	double half = h / 2, sixth = h / 6;
+	double w1 = s.w, a1 = s.u * (k * s.u - 1);
+	double u2 = s.u + half * w1, w2 = s.w + half * a1, a2 = u2 * (k * u2 - 1);
+	double u3 = s.u + half * w2, w3 = s.w + half * a2, a3 = u3 * (k * u3 - 1);
+	double u4 = s.u + h * w3, w4 = s.w + h * a3, a4 = u4 * (k * u4 - 1);
+	Ray to = {s.u + sixth * (w1 + 2 * w2 + 2 * w3 + w4), s.w + sixth * (a1 + 2 * a2 + 2 * a3 + a4)};
+	return to;
+}
+
+KERNEL(64, 1) relativity_light(const double *__restrict impacts, double *__restrict rays, LightParams c) {
+	u64 i = (u64)BLOCK_X * THREADS + THREAD;
+	if (i >= c.n)
+		return;
+	double *out = rays + RayOut * i;
+	double b = impacts[i], k = 3 / b, most = b / 2, cube = 2 / b, h = c.step;
+	double closest = 0, drift = 0, beyond = 0, escaped = 0, captured = 0;
+	Ray s = {0, 1};
+	u32 round = 0;
+	for (; round < c.rounds; round++) {
+		Ray to = step(s, k, h);
+		if (!(to.u < most)) {
+			captured = 1;
+			closest = b / s.u;
+			break;
+		}
+		if (s.w > 0 && to.w <= 0) {
+			double used = h * s.w / (s.w - to.w);
+			for (u32 n = 0; n < 4; n++) {
+				Ray at = step(s, k, used);
+				used -= at.w / (at.u * (k * at.u - 1));
+			}
+			closest = b / step(s, k, used).u;
+		}
+		if (to.u < 0) {
+			beyond = h * s.u / (s.u - to.u);
+			for (u32 n = 0; n < 4; n++) {
+				Ray at = step(s, k, beyond);
+				beyond -= at.u / at.w;
+			}
+			escaped = 1;
+			break;
+		}
+		s = to;
+		drift = more(drift, size(s.w * s.w + s.u * s.u * (1 - cube * s.u) - 1));
+	}
+	out[0] = round * h + beyond, out[1] = closest, out[2] = drift;
+	out[3] = escaped, out[4] = captured, out[5] = round;
 }

@@ -1,0 +1,258 @@
+package relativity
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+)
+
+// Numbers of a ray behind it: its angle, the radius where it is closest, the drift of its
+// invariant, whether it escaped and whether it was captured, and steps.
+const rayOut = 6
+
+// Critical is the impact parameter below which light is captured, 3√3: at it light circles at
+// radius 3, the photon sphere.
+const Critical = 5.196152422706632
+
+// Ray is what became of light that came from far away.
+type Ray struct {
+	// Deflection is by how much the direction changed, beyond 2π where the ray circled; of one that
+	// was captured it is the angle to the last point outside of the horizon, less π.
+	Deflection float64
+	Closest    float64 // radius; of a ray that was captured that of the last point outside
+	Drift      float64 // the largest change of the invariant of all steps, relative to it
+	Escaped    bool
+	Captured   bool // a ray that did neither used all steps
+	Steps      int
+}
+
+// Bend follows light from far away past a black hole, by impact parameters, on the devices of a
+// runtime that was opened with [Funcs] among its kernels. steps are those of half a turn; 0
+// means 1,024. An impact parameter that is not above zero and finite is an error that wraps
+// [ErrConfig].
+func Bend(ctx context.Context, rt *weft.Runtime, impacts []float64, steps int) ([]Ray, error) {
+	c := Config{Problem: Light, Count: len(impacts), Steps: steps}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	for i, b := range impacts {
+		if !(b > 0) || math.IsInf(b, 1) {
+			return nil, fmt.Errorf("relativity: impact parameter %d, %v: %w: it must be above 0 and finite", i, b, ErrConfig)
+		}
+	}
+	j := &LightJob{c: c.withDefaults(), in: impacts, out: make([]float64, rayOut*len(impacts))}
+	if _, err := workload.Call(ctx, rt, j, "relativity"); err != nil {
+		return nil, err
+	}
+	return j.Rays(), nil
+}
+
+// Deflection is by how much light with an impact parameter above [Critical] is deflected, by
+// elliptic integrals, exact to some 14 digits of the angle, fewer close to Critical. Far away it
+// is 4/b. Another impact parameter is an error that wraps [ErrConfig].
+func Deflection(impact float64) (float64, error) {
+	if !(impact > Critical) || math.IsInf(impact, 1) {
+		return 0, fmt.Errorf("relativity: impact parameter %v: %w: it must be finite and above 3√3 = %.4f, or light is captured", impact, ErrConfig, Critical)
+	}
+	deflection, _ := passing(impact)
+	return deflection, nil
+}
+
+// LightJob is one set of rays.
+type LightJob struct {
+	c       Config
+	in, out []float64
+}
+
+// newLight draws impact parameters from a thousandth above [Critical] to 10⁴ times it; one of 16
+// is below it.
+func newLight(c Config) *LightJob {
+	j := &LightJob{c: c, in: make([]float64, c.Count), out: make([]float64, rayOut*c.Count)}
+	draw := philox.Source{Seed: c.Seed, Stream: streamLight}
+	for i := range j.in {
+		words := draw.Block(uint64(i), 0, 0)
+		j.in[i] = Critical * (1 + math.Pow(10, 7*philox.Unit(words[0])-3))
+		if words[1]%16 == 0 {
+			j.in[i] = Critical * (0.999 - 0.9*philox.Unit(words[0]))
+		}
+	}
+	return j
+}
+
+// LightKernel follows rays. Its arguments are the impact parameters and the rays.
+var LightKernel = workload.With(graph.GoKernel("relativity.light", 4),
+	workload.PTX(ptx, "relativity_light", 64, 64), workload.SPIRV(spirv, "relativity_light", 64, 64))
+
+// lightParams are the parameters of LightKernel.
+type lightParams struct {
+	n, rounds int     // rounds are the steps a ray has at most
+	step      float64 // of the angle
+}
+
+var lightKernel = signature.Of(signature.Kernel{
+	Name: "relativity.light", Does: "n rays of light past a black hole", Grid: "n", Per: []uint32{4},
+	Args: []signature.Arg{signature.In("impact parameters", graph.F8), signature.Out("rays", graph.F8)},
+}, func(_ *weft.Call, p lightParams) (n signature.Need, err error) {
+	n.Items = signature.Parts(p.n, 4)
+	n.Elements[0], n.Elements[1] = int64(p.n), signature.Product(p.n, rayOut)
+	if p.rounds > maxSteps {
+		return n, fmt.Errorf("rounds is %d: it may be %d at most", p.rounds, maxSteps)
+	}
+	return n, signature.Positive([]string{"n", "rounds"}, p.n, p.rounds)
+}, func(c *weft.Call, p lightParams, lo, hi int) {
+	in, out := weft.View[float64](c.Args[0]), weft.View[float64](c.Args[1])
+	for i := 4 * lo; i < min(4*hi, p.n) && !c.Stopped(); i++ {
+		bend(out[rayOut*i:rayOut*(i+1)], in[i], &p)
+	}
+})
+
+// ray is a point of a ray: u is the impact parameter over the radius, w its derivative by the
+// angle.
+type ray struct{ u, w float64 }
+
+// turnRay is one step of Runge and Kutta of u″ = k u² − u.
+func turnRay(s ray, k, h float64) ray {
+	half := h / 2
+	w1, a1 := s.w, s.u*(float64(k*s.u)-1)
+	u2 := s.u + float64(half*w1)
+	w2, a2 := s.w+float64(half*a1), u2*(float64(k*u2)-1)
+	u3 := s.u + float64(half*w2)
+	w3, a3 := s.w+float64(half*a2), u3*(float64(k*u3)-1)
+	u4 := s.u + float64(h*w3)
+	w4, a4 := s.w+float64(h*a3), u4*(float64(k*u4)-1)
+	sixth := h / 6
+	return ray{
+		s.u + float64(sixth*(w1+float64(2*w2)+float64(2*w3)+w4)),
+		s.w + float64(sixth*(a1+float64(2*a2)+float64(2*a3)+a4)),
+	}
+}
+
+// bend follows a ray from far away, where u is 0, until that is so again or it is captured. The
+// invariant is u′² + u² − 2u³/b = 1.
+func bend(out []float64, b float64, p *lightParams) {
+	s := ray{0, 1}
+	k, most, cube := 3/b, b/2, 2/b
+	h, closest, drift, beyond := p.step, 0., 0., 0.
+	escaped, captured, round := 0., 0., 0
+	for ; round < p.rounds; round++ {
+		to := turnRay(s, k, h)
+		if !(to.u < most) {
+			captured, closest = 1, b/s.u
+			break
+		}
+		if s.w > 0 && to.w <= 0 { // closest where u′ is zero, by Newton's method
+			used := h * s.w / (s.w - to.w)
+			for range 4 {
+				at := turnRay(s, k, used)
+				used -= at.w / (at.u * (float64(k*at.u) - 1))
+			}
+			closest = b / turnRay(s, k, used).u
+		}
+		if to.u < 0 { // away where u is zero, likewise
+			beyond = h * s.u / (s.u - to.u)
+			for range 4 {
+				at := turnRay(s, k, beyond)
+				beyond -= at.u / at.w
+			}
+			escaped = 1
+			break
+		}
+		s = to
+		drift = max(drift, math.Abs(float64(s.w*s.w)+float64(s.u*s.u)*(1-float64(cube*s.u))-1))
+	}
+	copy(out, []float64{float64(float64(round)*h) + beyond, closest, drift, escaped, captured, float64(round)})
+}
+
+// Name says how many rays there are.
+func (j *LightJob) Name() string {
+	return fmt.Sprintf("relativity %s of light, %d steps for half a turn", text.Count(j.c.Count, "ray"), j.c.Steps)
+}
+
+// Class is R: a ray does not depend on others.
+func (j *LightJob) Class() workload.Class { return workload.RowExact }
+
+// Items are the rays.
+func (j *LightJob) Items() sched.Items {
+	return sched.Items{
+		Extent: int64(j.c.Count),
+		Bytes:  func(lo, hi int64) (in, out int64) { return 8 * (hi - lo), 8 * rayOut * (hi - lo) },
+	}
+}
+
+// Streamed says that rays need nothing of one another.
+func (j *LightJob) Streamed() {}
+
+// Whole is all rays as one task.
+func (j *LightJob) Whole() graph.Task { return j.task(0, int64(j.c.Count)) }
+
+func (j *LightJob) task(lo, hi int64) graph.Task {
+	const stepOps = 50
+	p := lightParams{int(hi - lo), j.c.rounds(), math.Pi / float64(j.c.Steps)}
+	return graph.Task{
+		Name:  fmt.Sprintf("rays %d-%d", lo, hi),
+		Steps: []graph.Step{graph.Step{Kernel: LightKernel, Launch: graph.Grid(hi - lo)}.With(p)},
+		Work:  graph.Work{Ops: stepOps * float64(j.c.Steps) * float64(hi-lo), Bytes: 8 * (1 + rayOut) * float64(hi-lo), Unit: graph.FP64},
+	}
+}
+
+// Graph has a task for each range of rays.
+func (j *LightJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	var b graph.Builder
+	in := b.Data(graph.Data{Name: "impacts", Bytes: int64(8 * len(j.in)), Input: true})
+	out := b.Data(graph.Data{Name: "rays", Bytes: int64(8 * len(j.out)), Output: true})
+	for _, r := range ranges {
+		t := j.task(r.Lo, r.Hi)
+		t.Uses = []graph.Use{
+			{Data: in, Offset: 8 * r.Lo, Bytes: 8 * r.Len(), Access: graph.Read},
+			{Data: out, Offset: 8 * rayOut * r.Lo, Bytes: 8 * rayOut * r.Len(), Access: graph.Write},
+		}
+		b.Add(t)
+	}
+	return b.Build()
+}
+
+// Bind ties impact parameters and rays to the job's memory.
+func (j *LightJob) Bind() []weft.Binding {
+	return []weft.Binding{weft.Bind("impacts", j.in), weft.Bind("rays", j.out)}
+}
+
+// Result is six numbers for each ray after a run, in the job's own memory: those of [Ray] in
+// their order, with π added to its deflection.
+func (j *LightJob) Result() []float64 { return j.out }
+
+// Rays are the rays after a run.
+func (j *LightJob) Rays() []Ray {
+	out := make([]Ray, j.c.Count)
+	for i := range out {
+		o := j.out[rayOut*i:]
+		out[i] = Ray{o[0] - math.Pi, o[1], o[2], o[3] != 0, o[4] != 0, int(o[5])}
+	}
+	return out
+}
+
+// Summary says how many rays were captured, and how far others were deflected.
+func (j *LightJob) Summary() string {
+	captured, most, drift := 0, 0., 0.
+	for _, r := range j.Rays() {
+		if r.Captured {
+			captured++
+			continue
+		}
+		most, drift = max(most, r.Deflection), max(drift, r.Drift)
+	}
+	return fmt.Sprintf("%s captured, others deflected by %.9g at most; their invariant drifts by %.2g at most", text.Count(captured, "ray"), most, drift)
+}
+
+// Rate is rays a second.
+func (j *LightJob) Rate(d time.Duration) string {
+	return fmt.Sprintf("%.1f rays/ms", float64(j.c.Count)/d.Seconds()/1e3)
+}

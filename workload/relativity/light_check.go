@@ -1,0 +1,106 @@
+package relativity
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"github.com/weft-run/weft/workload"
+)
+
+// Check compares the angle and the closest radius of every ray that escapes with elliptic
+// integrals and a root of a cubic, and the angle of one that is captured with an integral up to
+// its last radius. Which does what is decided by [Critical] alone.
+func (j *LightJob) Check() error {
+	return workload.Sweep(j.c.Count, func(lo, hi int) error {
+		for i := lo; i < hi; i++ {
+			if err := j.checkRay(j.in[i], j.out[rayOut*i:rayOut*(i+1)]); err != nil {
+				return fmt.Errorf("%s: ray %d with impact parameter %v: %w: %w", j.Name(), i, j.in[i], err, ErrWrong)
+			}
+		}
+		return nil
+	})
+}
+
+// within is by how much numbers of a ray may be off: the error of a method of order four, which
+// grows the closer a ray comes to the one that circles for ever.
+func (j *LightJob) within(b float64) float64 {
+	h := math.Pi / float64(j.c.Steps)
+	return (1e-13 + h*h*h*h/2) / math.Abs(1-Critical/b)
+}
+
+func (j *LightJob) checkRay(b float64, o []float64) error {
+	within := j.within(b)
+	near := func(what string, got, want, size float64) error {
+		if !(math.Abs(got-want) <= within*size) {
+			return fmt.Errorf("%s is %v, want %v ± %.2g", what, got, want, within*size)
+		}
+		return nil
+	}
+	escapes := b > Critical
+	if (o[3] != 0) != escapes || (o[4] != 0) == escapes {
+		return fmt.Errorf("it escapes: %v, and is captured: %v", o[3] != 0, o[4] != 0)
+	}
+	if err := near("its drift", o[2], 0, 1); err != nil {
+		return err
+	}
+	if !escapes {
+		h := math.Pi / float64(j.c.Steps)
+		if end := captured(b, 1./horizon); !(o[1] > horizon) || !(o[0]+h >= end-4*within) {
+			return fmt.Errorf("it is captured at radius %v and angle %v, and the horizon is at %v", o[1], o[0], end)
+		}
+		return near("its angle", o[0], captured(b, 1/o[1]), 4)
+	}
+	deflection, closest := passing(b)
+	return cmp.Or(near("its angle", o[0], math.Pi+deflection, 4), near("its closest radius", o[1], closest, closest))
+}
+
+// passing is the deflection of a ray that escapes, and its closest radius. The angle to the
+// closest point is ∫ du ÷ √(1/b² − u² + 2u³) from 0 to the middle root of the cubic; with
+// u = u₀ + (u₁ − u₀) sin²θ that is a difference of Legendre's integrals.
+func passing(b float64) (deflection, closest float64) {
+	t := 2. / 3 * math.Asin(Critical/b)
+	sin, half := math.Sin(t), math.Sin(t/2)
+	low, middle := half*half/3-math.Sqrt(3)/6*sin, half*half/3+math.Sqrt(3)/6*sin
+	wide := math.Cos(math.Pi/6-t) / math.Sqrt(3)                  // from the lowest root to the highest
+	rest := math.Sin(math.Pi/3-t) / math.Sqrt(3) / wide           // one minus the modulus
+	sin2 := -low / (middle - low)                                 // of the angle that stands for u = 0
+	full := carlson(0, rest, 1)                                   // K
+	part := math.Sqrt(sin2) * carlson(1-sin2, 1-sin2*(1-rest), 1) // F
+	return 4/math.Sqrt(2*wide)*(full-part) - math.Pi, 1 / middle
+}
+
+// carlson is Carlson's integral R_F by doubling, for numbers of which one at most is zero.
+func carlson(x, y, z float64) float64 {
+	for range 100 {
+		mean := (x + y + z) / 3
+		dx, dy, dz := 1-x/mean, 1-y/mean, 1-z/mean
+		if max(math.Abs(dx), math.Abs(dy), math.Abs(dz)) < 1e-3 {
+			e2, e3 := dx*dy-dz*dz, dx*dy*dz
+			return (1 - e2/10 + e3/14 + e2*e2/24 - 3*e2*e3/44) / math.Sqrt(mean)
+		}
+		rx, ry, rz := math.Sqrt(x), math.Sqrt(y), math.Sqrt(z)
+		l := rx*ry + ry*rz + rz*rx
+		x, y, z = (x+l)/4, (y+l)/4, (z+l)/4
+	}
+	return math.NaN()
+}
+
+// captured is the angle at which a ray with an impact parameter below Critical has a reciprocal
+// radius.
+func captured(b, end float64) (angle float64) {
+	const parts = 2048
+	half := end / parts / 2
+	for i := range parts {
+		for _, g := range gauss {
+			u := half * (float64(2*i+1) + g.x)
+			angle += half * g.w / math.Sqrt(1/(b*b)-u*u*(1-2*u))
+		}
+	}
+	return angle
+}
+
+// Misses is nothing but what the error of the method hides.
+func (j *LightJob) Misses() []workload.Miss {
+	return []workload.Miss{{What: fmt.Sprintf("one number of a ray far away off by more than %.2g", 4*j.within(math.Inf(1))), Chance: 0}}
+}
