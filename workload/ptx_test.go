@@ -97,6 +97,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		make(autodiff.New(autodiff.Config{Problem: autodiff.Helmholtz, Count: 10, Dims: 12})),
 		make(enumerative.New(enumerative.Config{Problem: enumerative.Degree, K: 3, N: 15})),
 		make(ntt.New(ntt.Config{Log: 20})),
+		make(enumerative.NewCurves(enumerative.CurveConfig{Degree: 9})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}, Split: conv.Rows})),
 	}
@@ -144,7 +145,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 			}
 		}
 	}
-	if want := 51; len(seen) != want && !testing.Short() {
+	if want := 52; len(seen) != want && !testing.Short() {
 		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
 	}
 }

@@ -181,6 +181,13 @@ func samples(t *testing.T) []sample {
 		}
 		out = append(out, sample{n, func() []byte { return workloadtest.Bytes(n.Result()) }})
 	}
+	for _, degree := range []int{1, 7, 265} { // of which the last takes a shader several launches
+		curves, err := enumerative.NewCurves(enumerative.CurveConfig{Degree: degree})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sample{curves, func() []byte { return curves.Result().Bytes() }})
+	}
 	fi, err := fisher.New(fisher.Config{Points: 1003, Features: 37, Blocks: 2, Seed: 3})
 	if err != nil {
 		t.Fatal(err)

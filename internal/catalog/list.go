@@ -195,18 +195,19 @@ var list = []Entry{
 	}, Growth{[]string{"pairs"}, 1, 1 << 23}},
 	{"enumerative", "count solutions of problems of enumerative geometry", enumerative.Funcs, func(f *pflag.FlagSet) Order {
 		c := enumerative.Config{}
-		f.StringVar(&c.Problem, "problem", enumerative.Degree, "degree of a Grassmannian, (spaces on a) hypersurface, or schubert (classes)")
+		f.StringVar(&c.Problem, "problem", enumerative.Degree, "degree of a Grassmannian, (spaces on a) hypersurface, schubert (classes), or curves (in a plane)")
 		f.IntVar(&c.K, "k", 8, "dimension of subspaces, one more than that of spaces on a hypersurface (hypersurface 2, schubert 3)")
 		f.IntVar(&c.N, "n", 24, "dimension of the space they are in (hypersurface 4, schubert 6)")
-		f.IntVar(&c.Degree, "degree", 0, "degree of the hypersurface (the one with finitely many spaces)")
+		f.IntVar(&c.Degree, "degree", 0, "degree of the hypersurface (the one with finitely many spaces) or of curves (100)")
 		classes := f.String("classes", "", "partitions of Schubert classes, as '2,1 2,1 2,1', which is the default with schubert")
 		var bad error
-		return order(&c, func(c enumerative.Config) (workload.Job, error) {
+		integral := order(&c, func(c enumerative.Config) (workload.Job, error) {
 			if bad != nil {
 				return nil, bad
 			}
 			return enumerative.New(c)
 		}, func() { bad = enumerativeDefaults(f, &c, *classes) })
+		return curvesOrder(f, &c, integral)
 	}, Growth{[]string{"n"}, 10, 40}},
 	{"clifford", "multiply, turn or normalize multivectors of a geometric algebra", clifford.Funcs, func(f *pflag.FlagSet) Order {
 		c := clifford.Config{}
@@ -314,6 +315,34 @@ func networkFlags(f *pflag.FlagSet) Order {
 			c.Nodes = 2048
 		}
 	})
+}
+
+// curvesOrder is the order of an integral, or of curves where that is the problem.
+func curvesOrder(f *pflag.FlagSet, c *enumerative.Config, integral Order) Order {
+	curves := enumerative.CurveConfig{}
+	of := order(&curves, func(c enumerative.CurveConfig) (workload.Job, error) {
+		for _, name := range []string{"k", "n", "classes"} {
+			if f.Changed(name) {
+				return nil, fmt.Errorf("--%s: curves have a --degree alone", name)
+			}
+		}
+		return enumerative.NewCurves(c)
+	}, func() {
+		if curves.Degree = c.Degree; !f.Changed("degree") {
+			curves.Degree = 100
+		}
+	})
+	chosen := func() Order {
+		if c.Problem == enumerative.Curves {
+			return of
+		}
+		return integral
+	}
+	return Order{
+		bytes: func() float64 { return chosen().bytes() },
+		valid: func() error { return chosen().valid() },
+		make:  func() (workload.Job, error) { return chosen().make() },
+	}
 }
 
 // notZero refuses a zero that a workload would take for its default. Help does not say

@@ -14,6 +14,12 @@ struct Params {
 	unsigned first, count; // points
 };
 
+//params: curveParams
+struct CurveParams {
+	unsigned primes, degree;
+	unsigned from, to; // degrees from one to before another
+};
+
 // Field is the integers modulo p in Montgomery form.
 struct Field {
 	u32 p, neg, one;
@@ -143,4 +149,39 @@ KERNEL(256, 1) enumerative_sums(const u32 *__restrict space, const u32 *__restri
 	}
 	if (THREAD == 0)
 		sums[(u64)chunk * c.primes + prime] = partial[0];
+}
+
+INLINE u32 small(Field f, u32 square, u32 i) { return mul(f, i, square); }
+
+// A thread has a prime.
+KERNEL(32, 1) enumerative_curves(const u32 *__restrict fields, u32 *__restrict numbers, CurveParams c) {
+	u64 i = (u64)BLOCK_X * THREADS + THREAD;
+	if (i >= c.primes)
+		return;
+	Field f = {fields[4 * i], fields[4 * i + 1], fields[4 * i + 2]};
+	u32 square = fields[4 * i + 3];
+	u64 n = c.degree + 1;
+	u32 *number = numbers + 5 * n * i, *cubes = number + n, *ones = cubes + n, *squares = ones + n, *twos = squares + n;
+	for (u32 d = c.from; d < c.to; d++) {
+		u32 at;
+		if (d > 1) {
+			u32 twice = 0, once = 0;
+			for (u32 a = 1; a < d; a++) {
+				twice = add(f, twice, mul(f, cubes[a], ones[d - a]));
+				once = add(f, once, mul(f, squares[a], twos[d - a]));
+			}
+			u32 below = mul(f, mul(f, small(f, square, 3 * d - 1), small(f, square, 3 * d - 2)), small(f, square, 3 * d - 3));
+			at = mul(f, sub(f, add(f, twice, twice), once), power(f, below, f.p - 2));
+		} else {
+			at = power(f, small(f, square, 2), f.p - 2);
+			for (u32 row = 0; row < 5; row++)
+				number[row * n] = 0;
+		}
+		u32 by = small(f, square, d), product = mul(f, at, by), both = mul(f, product, small(f, square, 3 * d - 1));
+		number[d] = at;
+		squares[d] = mul(f, product, by);
+		cubes[d] = mul(f, mul(f, product, by), by);
+		ones[d] = both;
+		twos[d] = mul(f, both, by);
+	}
 }

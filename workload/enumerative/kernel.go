@@ -75,6 +75,7 @@ var kernels = []signature.Kernel{
 		Name: "enumerative.sums", Does: fmt.Sprintf("sums over %d fixed points of a Grassmannian each, modulo primes", chunk), Grid: "chunks, primes", Per: []uint32{1, graph.All},
 		Args: []signature.Arg{signature.In("space", graph.U4), signature.In("fields", graph.U4), signature.Out("sums", graph.U4)},
 	}, need, sums),
+	curvesKernel,
 }
 
 // need refuses what would lead outside of the arguments.

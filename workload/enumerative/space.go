@@ -10,11 +10,12 @@
 // theorem gives the integer. Subsets are numbered by the combinatorial number system, so that
 // a device takes a range of numbers. All of it is integer arithmetic: class X.
 //
-// [Of] computes an integral on the devices of a runtime. [Kontsevich] counts rational plane
-// curves by recursion, on the host.
+// [Of] computes an integral on the devices of a runtime. [CurvesOf] counts rational plane curves
+// there, by Kontsevich's recursion modulo primes, and [Kontsevich] on the host, in long integers.
 //
 // Files: space.go (problems), field.go (arithmetic), rank.go (subsets), kernel.go (the Go
-// kernel), job.go (the work), check.go (references), kontsevich.go.
+// kernel), job.go (the work), check.go (references), curves.go and
+// kontsevich.go (curves).
 package enumerative
 
 import (
@@ -93,7 +94,7 @@ func (c Config) Validate() error {
 	}
 	switch {
 	case !slices.Contains(problems, c.Problem):
-		return wrong("no problem %q", c.Problem, "there is "+strings.Join(problems, ", "))
+		return wrong("no problem %q", c.Problem, "there is "+strings.Join(problems, ", ")+", and "+Curves+" by NewCurves")
 	case c.K < 1 || c.K > maxK || c.N > maxN:
 		return wrong("Gr(%d,%d)", c.K, c.N, fmt.Sprintf("k must be 1 to %d and n at most %d", maxK, maxN))
 	case c.K >= c.N:
