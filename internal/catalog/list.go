@@ -218,7 +218,7 @@ var list = []Entry{
 		f.Uint64Var(&c.Seed, "seed", 1, "what multivectors and rotor are drawn from")
 		return order(&c, clifford.New)
 	}, Growth{[]string{"count"}, 1, 1 << 24}},
-	{"relativity", "follow orbits or light around a black hole, boost events or move bodies", relativity.Funcs, func(f *pflag.FlagSet) Order {
+	{"relativity", "follow orbits or light, boost events or move bodies", relativity.Funcs, func(f *pflag.FlagSet) Order {
 		c := relativity.Config{}
 		f.StringVar(&c.Problem, "problem", relativity.Orbits, "orbits, light, boosts, or bodies that attract one another")
 		f.IntVar(&c.Count, "count", 4096, "orbits, rays of light, events or bodies")

@@ -108,9 +108,21 @@ func sums(c *weft.Call, p params, lo, hi int) {
 	for i := range classes {
 		classes[i] = min(classes[i], uint32(p.n-p.k))
 	}
+	// Degrees are added up modulo several primes at a time, and the others one after another.
+	var together []*laneTables
+	alone := 0
+	for wide && problems[p.problem] == Degree && p.primes-alone >= leastLanes {
+		t := newLaneTables(&p, tables[alone*p.tableLen():p.primes*p.tableLen()])
+		together, alone = append(together, t), alone+t.primes
+	}
 	for i := lo; i < hi && !c.Stopped(); i++ {
 		first := i * chunk
-		for q := range p.primes {
+		for at, t := range together {
+			var subset [maxK]uint32
+			unrank(subset[:p.k], uint32(p.first+first), p.n, ranks)
+			t.sums(out[i*p.primes+width*at:], &p, subset[:p.k], min(chunk, p.count-first))
+		}
+		for q := alone; q < p.primes; q++ {
 			t := tables[q*p.tableLen():][:p.tableLen()]
 			s := summer{p: &p, field: field{p: t[0], neg: t[1], one: t[2]}, table: t, classes: classes}
 			unrank(s.c[:p.k], uint32(p.first+first), p.n, ranks)

@@ -14,7 +14,7 @@
 // there, by Kontsevich's recursion modulo primes, and [Kontsevich] on the host, in long integers.
 //
 // Files: space.go (problems), field.go (arithmetic), rank.go (subsets), kernel.go (the Go
-// kernel), job.go (the work), check.go (references), curves.go and
+// kernel), wide.go and wide_amd64.s (degrees modulo eight primes at a time), job.go (the work), check.go (references), curves.go and
 // kontsevich.go (curves).
 package enumerative
 
