@@ -38,10 +38,11 @@ func newLaneTables(p *params, tables []uint32) *laneTables {
 // sums adds up terms of points from a subset on, modulo each prime.
 func (t *laneTables) sums(out []uint32, p *params, c []uint32, points int) {
 	l := lanes{p: t.p, neg: t.neg, one: t.one}
-	l.product[p.k] = t.one
+	l.product[p.k], l.total[p.k] = t.one, [width]uint32{}
 	for changed := p.k - 1; ; changed = next(c) {
 		for m := changed; m >= 0; m-- {
-			levelAVX2(&l, m, p.k, &t.roots[c[m]], &t.weights[c[m]])
+			l.x[m] = t.roots[c[m]]
+			levelAVX2(&l, m, p.k, &t.weights[c[m]])
 		}
 		degreeAVX2(&l, p.exponent)
 		if points--; points == 0 {

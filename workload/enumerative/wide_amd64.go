@@ -6,12 +6,13 @@ import "golang.org/x/sys/cpu"
 // Go code.
 var wide = cpu.X86.HasAVX2
 
-// levelAVX2 does the work of [lanes.level].
+// levelAVX2 sets product and total of coordinate m of k, whose weight is given, from those of the
+// next.
 //
 //go:noescape
-func levelAVX2(l *lanes, m, k int, root, weight *[width]uint32)
+func levelAVX2(l *lanes, m, k int, weight *[width]uint32)
 
-// degreeAVX2 does the work of [lanes.degree].
+// degreeAVX2 adds the term of the subset to the sum: the product times a power of the total.
 //
 //go:noescape
 func degreeAVX2(l *lanes, exponent int)

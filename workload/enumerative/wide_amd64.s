@@ -31,19 +31,17 @@
 	VPSUBD   Y0, Y10, Y11     \
 	VPMINUD  Y11, Y10, to
 
-// func levelAVX2(l *lanes, m, k int, root, weight *[width]uint32)
-TEXT ·levelAVX2(SB), NOSPLIT, $0-40
+// func levelAVX2(l *lanes, m, k int, weight *[width]uint32)
+TEXT ·levelAVX2(SB), NOSPLIT, $0-32
 	MOVQ l+0(FP), DI
 	MOVQ m+8(FP), AX
 	MOVQ k+16(FP), CX
-	MOVQ root+24(FP), SI
-	MOVQ weight+32(FP), DX
+	MOVQ weight+24(FP), DX
 	FIELDS
 	SUBQ AX, CX
 	SHLQ $5, AX
 	ADDQ DI, AX // where the coordinate m of a row is, less the row
-	VMOVDQU (SI), Y4
-	VMOVDQU Y4, X(AX)
+	VMOVDQU X(AX), Y4
 	VMOVDQU ONE(DI), Y5 // products of differences, two of them that do not wait for one another
 	VMOVDQU Y5, Y7
 	LEAQ X(AX), BX

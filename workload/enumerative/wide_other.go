@@ -5,5 +5,6 @@ package enumerative
 // wide says whether degrees are added up modulo eight primes at a time: not here.
 var wide = false
 
-func levelAVX2(l *lanes, m, k int, root, weight *[width]uint32) {}
-func degreeAVX2(l *lanes, exponent int)                         {}
+// They are called only where wide is true.
+func levelAVX2(l *lanes, m, k int, weight *[width]uint32) {}
+func degreeAVX2(l *lanes, exponent int)                   {}
