@@ -184,7 +184,7 @@ func (c Config) Bytes() float64 {
 	switch c.Problem {
 	case PageRank:
 		blocks := min(n, fewBlocks+2+(edges+rowWork*n)/blockWork*2)
-		return 7*edges + 44*n + 9*float64(c.Steps)*blocks
+		return 7*edges + 44*n + 16*blocks
 	case Layers:
 		return 16*edges + n*(16+4*float64(c.Features)*float64(c.Layers+1)) + 4*float64(c.Layers)*float64(c.Features)*float64(c.Features)
 	}

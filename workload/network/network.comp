@@ -25,6 +25,7 @@ layout(push_constant) uniform Params {
 	uint rows; // of this task
 	uint all; // nodes
 	uint weighted; // whether edges have weights
+	uint last; // whether it is the last step, of which changes count
 	double damping; // probability to follow an edge
 };
 

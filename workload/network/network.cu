@@ -12,6 +12,7 @@ struct RankParams {
 	unsigned rows; // of this task
 	unsigned all; // nodes
 	unsigned weighted; // whether edges have weights
+	unsigned last; // whether it is the last step, of which changes count
 	double damping; // probability to follow an edge
 };
 

@@ -17,8 +17,8 @@ import (
 // RankKernel takes a step of PageRank for blocks of rows. Its arguments are the bounds of the
 // blocks, the starts of their rows, the nodes that edges come from, weights of edges, what every
 // node gave along each edge in the step before, the share of its rank that each node of the rows
-// gives along an edge of weight one, what they give now, and for each block the sum of what ranks
-// changed by.
+// gives along an edge of weight one, what they give now, and for each block in the last step the
+// sum of what ranks changed by.
 var RankKernel = workload.With(graph.GoKernel("network.rank", 1),
 	workload.PTX(ptx, "network_rank", 128), workload.SPIRV(spirv, "network_rank", 64))
 
@@ -29,6 +29,7 @@ type rankParams struct {
 	rows     int     // of this task
 	all      int     // nodes
 	weighted uint32  // whether edges have weights
+	last     uint32  // whether it is the last step, of which changes count
 	damping  float64 // probability to follow an edge
 }
 
@@ -53,28 +54,27 @@ var rankKernel = signature.Of(signature.Kernel{
 	to, changes := weft.View[float64](c.Args[6]), weft.View[float64](c.Args[7])
 	for b := lo; b < hi && !c.Stopped(); b++ {
 		from, end, ok := m.block(b)
-		change := 0.
-		for row := from; row < end && ok; row++ {
-			var columns []uint32
-			var first int
-			if columns, first, ok = m.row(row); !ok {
-				break
-			}
-			var sum float64
+		if ok = ok && m.ordered(from, end); ok && from < end {
+			out := to[from:end]
 			if p.weighted == 0 {
-				sum, ok = gather(columns, given)
-			} else if ok = first+len(columns) <= len(weights); ok {
-				sum, ok = weigh(columns, weights[first:], given)
+				ok = gather(out, m.starts[from:end+1], m.columns, given, m.starts[0])
+			} else if ok = int(m.starts[end]-m.starts[0]) <= len(weights); ok {
+				ok = m.weigh(out, from, weights, given)
 			}
-			rank := 1 + float64(p.damping*sum)
-			now := float64(rank * shares[row])
-			diff := now - given[p.first+row]
-			change += max(diff, -diff) / shares[row]
-			to[row] = now
 		}
 		if !ok {
 			c.Fail(fmt.Errorf("block %d has rows or edges outside of the graph", b))
 			return
+		}
+		change := 0.
+		for row := from; row < end; row++ {
+			share := shares[row]
+			now := float64((1 + float64(p.damping*to[row])) * share)
+			if p.last != 0 {
+				diff := now - given[p.first+row]
+				change += max(diff, -diff) / share
+			}
+			to[row] = now
 		}
 		changes[b] = change
 	}
@@ -104,40 +104,56 @@ func (m *rowsOf) row(i int) (columns []uint32, first int, ok bool) {
 	return m.columns[from:end], from, true
 }
 
-// gather adds up the numbers at some places, four sums at a time, unless one is outside.
-func gather(at []uint32, x []float64) (sum float64, ok bool) {
-	var s0, s1, s2, s3 float64
-	for len(at) >= 4 {
-		a, b, c, d := uint(at[0]), uint(at[1]), uint(at[2]), uint(at[3])
-		if n := uint(len(x)); a >= n || b >= n || c >= n || d >= n {
-			return 0, false
+// ordered says whether rows from one to another are there, with their columns.
+func (m *rowsOf) ordered(from, end int) bool {
+	before := m.starts[0]
+	for _, s := range m.starts[from : end+1] {
+		if s < before {
+			return false
 		}
-		s0 += x[a]
-		s1 += x[b]
-		s2 += x[c]
-		s3 += x[d]
-		at = at[4:]
+		before = s
 	}
-	sum = (s0 + s1) + (s2 + s3)
-	for _, a := range at {
-		if uint(a) >= uint(len(x)) {
-			return 0, false
-		}
-		sum += x[a]
-	}
-	return sum, true
+	return int(before-m.starts[0]) <= len(m.columns)
 }
 
-// weigh is gather with weights.
-func weigh(at []uint32, weights, x []float64) (sum float64, ok bool) {
-	weights = weights[:len(at)]
-	for k, a := range at {
-		if uint(a) >= uint(len(x)) {
-			return 0, false
+// gatherScalar is gather without vectors: eight sums for each row, which are added in pairs.
+func gatherScalar(sums []float64, starts, columns []uint32, x []float64, base uint32) bool {
+	for i := range sums {
+		row := columns[starts[i]-base : starts[i+1]-base]
+		var s [8]float64
+		for len(row) > 0 {
+			n := min(8, len(row))
+			for k, c := range row[:n] {
+				if uint(c) >= uint(len(x)) {
+					return false
+				}
+				s[k] += x[c]
+			}
+			row = row[n:]
 		}
-		sum += float64(weights[k] * x[a])
+		sums[i] = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
 	}
-	return sum, true
+	return true
+}
+
+// weigh is gather with weights, for rows from one on.
+func (m *rowsOf) weigh(sums []float64, from int, weights, x []float64) bool {
+	for i := range sums {
+		columns, first, ok := m.row(from + i)
+		if !ok {
+			return false
+		}
+		sum := 0.
+		of := weights[first:][:len(columns)]
+		for k, c := range columns {
+			if uint(c) >= uint(len(x)) {
+				return false
+			}
+			sum += float64(of[k] * x[c])
+		}
+		sums[i] = sum
+	}
+	return true
 }
 
 // RankJob is the PageRank of one graph.
@@ -158,7 +174,7 @@ type RankJob struct {
 	start   []float64 // what nodes give before the first step
 	// given is what nodes give behind the last step and behind the one before.
 	given, before []float64
-	changes       []float64 // for each step those of the blocks
+	changes       []float64 // of blocks in the last step
 	ranks         []float64
 	misses        []workload.Miss
 }
@@ -184,7 +200,7 @@ func rankJob(c Config, g *Graph) *RankJob {
 		j.shares[i] = 1 / g.out(i)
 		j.start[i] = j.shares[i] / (1 - c.Damping)
 	}
-	j.changes = make([]float64, c.Steps*j.blocks())
+	j.changes = make([]float64, j.blocks())
 	return j
 }
 
@@ -302,6 +318,9 @@ func (j *RankJob) task(lo, hi int64, step int) graph.Task {
 	if j.in.Values != nil {
 		p.weighted = 1
 	}
+	if step == j.c.Steps-1 {
+		p.last = 1
+	}
 	return graph.Task{
 		Name:  fmt.Sprintf("step %d of rows %d-%d", step, rows.Lo, rows.Hi),
 		Steps: []graph.Step{graph.Step{Kernel: RankKernel, Launch: graph.Grid(hi - lo)}.With(p)},
@@ -343,7 +362,7 @@ func (j *RankJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 			t.Uses = []graph.Use{
 				slice(bounds, graph.Read, r, 4, 1), slice(starts, graph.Read, rows, 4, 1), slice(columns, graph.Read, edges, 4, 1), weight,
 				{Data: from, Access: graph.Read}, slice(shares, graph.Read, rows, 8, 0),
-				slice(given[to], graph.Write, rows, 8, 0), slice(changes, graph.Write, sched.Range{Lo: int64(step)*count + r.Lo, Hi: int64(step)*count + r.Hi}, 8, 0),
+				slice(given[to], graph.Write, rows, 8, 0), slice(changes, graph.Write, r, 8, 0),
 			}
 			b.Add(t)
 		}
@@ -386,7 +405,7 @@ func (j *RankJob) Ranks() []float64 {
 // together are off by no more than twice it, divided by 1 - damping.
 func (j *RankJob) Residual() float64 {
 	change, sum := 0., 0.
-	for _, c := range j.changes[len(j.changes)-j.blocks():] {
+	for _, c := range j.changes {
 		change += c
 	}
 	for i, g := range j.given {

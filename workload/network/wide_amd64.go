@@ -5,6 +5,24 @@ import "golang.org/x/sys/cpu"
 // wide says whether rows are added eight numbers at a time. Tests set it to run the Go code.
 var wide = cpu.X86.HasAVX2
 
+// gathers says whether what rows name is gathered eight numbers at a time.
+var gathers = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512DQ && cpu.X86.HasBMI2
+
+// gatherAVX512 does the work of gatherScalar for rows whose columns are there. It adds in the
+// same order.
+//
+//go:noescape
+func gatherAVX512(sums *float64, starts, columns *uint32, x *float64, rows, n int, base uint32) bool
+
+// gather sets sums to those of the numbers in x that the columns of some rows name, unless one is
+// outside of x. Rows begin at starts less base in columns, and there is one more start than rows.
+func gather(sums []float64, starts, columns []uint32, x []float64, base uint32) bool {
+	if !gathers || len(columns) == 0 || len(x) > MaxNodes {
+		return gatherScalar(sums, starts, columns, x, base)
+	}
+	return gatherAVX512(&sums[0], &starts[0], &columns[0], &x[0], len(sums), len(x), base)
+}
+
 // addAVX2 adds n numbers times a factor to others; n is a multiple of eight. It rounds as the Go
 // code does.
 //

@@ -44,3 +44,73 @@ more:
 done:
 	VZEROUPPER
 	RET
+
+// func gatherAVX512(sums *float64, starts, columns *uint32, x *float64, rows, n int, base uint32) bool
+TEXT ·gatherAVX512(SB), NOSPLIT, $0-57
+	MOVQ         sums+0(FP), DI
+	MOVQ         starts+8(FP), SI
+	MOVQ         columns+16(FP), DX
+	MOVQ         x+24(FP), R8
+	MOVQ         rows+32(FP), R9
+	VPBROADCASTD n+40(FP), Y15
+	MOVL         base+48(FP), R10
+	KXNORB       K4, K4, K4
+
+row:
+	MOVL   (SI), R11
+	MOVL   4(SI), R12
+	SUBQ   R11, R12             // entries of the row
+	SUBQ   R10, R11
+	LEAQ   (DX)(R11*4), R13
+	VPXORQ Z0, Z0, Z0
+	CMPQ   R12, $8
+	JLT    rest
+
+gather:
+	VMOVDQU32  (R13), Y1
+	VPCMPUD    $5, Y15, Y1, K1  // not below n
+	KORTESTB   K1, K1
+	JNZ        outside
+	KMOVB      K4, K2
+	VPXORQ     Z2, Z2, Z2
+	VGATHERDPD (R8)(Y1*8), K2, Z2
+	VADDPD     Z2, Z0, Z0
+	ADDQ       $32, R13
+	SUBQ       $8, R12
+	CMPQ       R12, $8
+	JGE        gather
+
+rest:
+	TESTQ       R12, R12
+	JZ          reduce
+	MOVL        $0xff, BX
+	BZHIL       R12, BX, BX
+	KMOVB       BX, K2
+	VMOVDQU32.Z (R13), K2, Y1
+	VPCMPUD     $5, Y15, Y1, K2, K1
+	KORTESTB    K1, K1
+	JNZ         outside
+	VPXORQ      Z2, Z2, Z2
+	VGATHERDPD  (R8)(Y1*8), K2, Z2
+	VADDPD      Z2, Z0, Z0
+
+reduce:
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPD        Y1, Y0, Y0    // lanes 0+4 1+5 2+6 3+7
+	VEXTRACTF128  $1, Y0, X1
+	VADDPD        X1, X0, X0    // (0+4)+(2+6), (1+5)+(3+7)
+	VPERMILPD     $1, X0, X1
+	VADDSD        X1, X0, X0
+	VMOVSD        X0, (DI)
+	ADDQ          $8, DI
+	ADDQ          $4, SI
+	DECQ          R9
+	JNZ           row
+	VZEROUPPER
+	MOVB          $1, ret+56(FP)
+	RET
+
+outside:
+	VZEROUPPER
+	MOVB $0, ret+56(FP)
+	RET
