@@ -70,9 +70,9 @@ def features(rows, cols):
     return np.array([[((7 * i + 3 * j) % 11 - 5) / 8 for j in range(cols)] for i in range(rows)])
 
 
-def medoids(dist, k, steps):
-    """k-medoids by turns from nodes with numbers equally far apart; of equal ones the first counts."""
-    at = [c * len(dist) // k for c in range(k)]
+def medoids(dist, start, steps):
+    """k-medoids by turns; of equal ones the first counts."""
+    at, k = list(start), len(start)
     for _ in range(steps):
         label = dist[:, at].argmin(1)
         for c in range(k):
@@ -96,7 +96,7 @@ def reference():
             for j, d in row.items():
                 dist[i, j] = d
         first = layer(g, features(n, 5), features(5, 3))
-        at, label = medoids(dist, 3, 8)
+        at, label = medoids(dist, sorted(range(n), key=lambda i: -g.degree(i))[:3], 8)
         out[name] = {
             "ranks": [ranks[i] for i in range(n)],
             "closeness": [close[i] for i in range(n)],

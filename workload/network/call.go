@@ -78,7 +78,7 @@ func Close(ctx context.Context, rt *weft.Runtime, g *Graph) ([]float32, error) {
 
 // Cluster returns k medoids of a caller's graph by the lengths of paths and for each node the
 // number of the nearest, like Close. The configuration says how many medoids and steps. It begins
-// with nodes whose numbers are equally far apart.
+// with the nodes that have most edges.
 func Cluster(ctx context.Context, rt *weft.Runtime, g *Graph, c Config) (medoids, labels []uint32, err error) {
 	j, err := distances(g, Config{Problem: Medoids, K: c.K, Steps: c.Steps})
 	if err != nil {

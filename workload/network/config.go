@@ -184,7 +184,11 @@ func (c Config) Bytes() float64 {
 	switch c.Problem {
 	case PageRank:
 		blocks := min(n, fewBlocks+2+(edges+rowWork*n)/blockWork*2)
-		return 7*edges + 44*n + 16*blocks
+		each := 6.
+		if c.Graph != "" { // which may have weights
+			each = 12
+		}
+		return each*edges + 52*n + 24*blocks
 	case Layers:
 		return 16*edges + n*(16+4*float64(c.Features)*float64(c.Layers+1)) + 4*float64(c.Layers)*float64(c.Features)*float64(c.Features)
 	}

@@ -3,6 +3,7 @@ package network
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -254,14 +255,30 @@ func distanceJob(c Config, g *Graph, points []float32) *DistanceJob {
 		j.close = make([]float32, j.n)
 		return j
 	}
-	for k := range c.K {
-		j.start = append(j.start, uint32(k*j.n/c.K))
-	}
+	j.start = j.first(c.K)
 	for range c.Steps {
 		j.medoids = append(j.medoids, make([]uint32, c.K))
 	}
 	j.labels = make([]uint32, j.n)
 	return j
+}
+
+// first are the medoids to begin with: nodes with most edges, or points whose numbers are equally
+// far apart.
+func (j *DistanceJob) first(k int) []uint32 {
+	var out []uint32
+	if j.graph == nil {
+		for i := range k {
+			out = append(out, uint32(i*j.n/k))
+		}
+		return out
+	}
+	for i := range j.n {
+		out = append(out, uint32(i))
+	}
+	edges := func(i uint32) int { return int(j.graph.Starts[i+1] - j.graph.Starts[i]) }
+	slices.SortStableFunc(out, func(a, b uint32) int { return edges(b) - edges(a) })
+	return out[:k]
 }
 
 // Name says of what.
@@ -293,7 +310,7 @@ func (j *DistanceJob) Items() sched.Items {
 // Whole is all of it as one task.
 func (j *DistanceJob) Whole() graph.Task {
 	r := sched.Range{Hi: int64(j.n)}
-	t := j.first(r)
+	t := j.apart(r)
 	add := func(next graph.Task) {
 		t.Steps = append(t.Steps, next.Steps...)
 		t.Work.Ops += next.Work.Ops
@@ -310,8 +327,8 @@ func (j *DistanceJob) Whole() graph.Task {
 	return t
 }
 
-// first is the task that computes distances.
-func (j *DistanceJob) first(r sched.Range) graph.Task {
+// apart is the task that computes distances.
+func (j *DistanceJob) apart(r sched.Range) graph.Task {
 	if j.graph == nil {
 		t := j.task("distances", DistancesKernel, r)
 		t.Work.Ops = 9 * float64(r.Len()) * float64(j.n)
@@ -353,7 +370,7 @@ func (j *DistanceJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 		inputs = []graph.Use{{Data: starts, Access: graph.Read}, {Data: columns, Access: graph.Read}}
 	}
 	for _, r := range ranges {
-		t := j.first(r)
+		t := j.apart(r)
 		t.Uses = append(inputs[:len(inputs):len(inputs)], slice(distances, graph.Write, r, row, 0))
 		b.Add(t)
 	}

@@ -213,7 +213,9 @@ func (g *Graph) valid() error {
 const (
 	blockWork = 2048
 	longRow   = 256
-	rowWork   = 2 // that a row is without any entry
+	// rowWork is the number of entries that take as long as what a row takes without any: the end of
+	// a loop whose length is not foreseen. Of PageRank on a core, 4 ns beside 0.4 ns.
+	rowWork = 10
 	// fewBlocks is the number of blocks that small graphs have at least, so that they can be
 	// dealt out.
 	fewBlocks = 64

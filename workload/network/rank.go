@@ -274,15 +274,16 @@ func (j *RankJob) Items() sched.Items {
 	}
 }
 
-// work is the operations and bytes of a step for some blocks.
+// work is the operations and bytes of a step for some blocks, in which a row is as much as some
+// edges.
 func (j *RankJob) work(lo, hi int64) graph.Work {
 	s := j.spread()
-	rows, edges := float64(s.rows(lo, hi).Len()), float64(s.edges(lo, hi).Len())
+	edges := float64(s.edges(lo, hi).Len() + rowWork*s.rows(lo, hi).Len())
 	bytes := 12 * edges
 	if j.in.Values != nil {
 		bytes += 8 * edges
 	}
-	return graph.Work{Ops: 2*edges + 6*rows, Bytes: bytes + 28*rows, Unit: graph.FP64}
+	return graph.Work{Ops: 2 * edges, Bytes: bytes, Unit: graph.FP64}
 }
 
 // cost puts operations and bytes together, as cores have them: in the time of a byte from memory
