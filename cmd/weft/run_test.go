@@ -82,6 +82,7 @@ func TestResult(t *testing.T) {
 		"relativity --problem boosts --count 10":                  "Result: sum of products ",
 		"zk --constraints 100 --circuit range --verify-each":      "… of 164 bytes.\nThe result agrees with an independent reference.\n",
 		"zk --constraints 100 --circuit range --explain":          "  one device for each 10000 constraints: at most 1 of 2\n",
+		"network --graph karate":                                  "highest ranks 33: 0.100919, 0: 0.096997",
 		"phase --structure 1CRN":                                  "Result: sum 33.9396328606+2.5151761862i, norm 6.853830579",
 		"landscape --residues 4":                                  "Result: native energy ",
 		"merkle --leaves 7":                                       " of the time, imbalance ",

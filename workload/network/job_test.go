@@ -32,15 +32,15 @@ func numbers(j workload.Job) []byte {
 }
 
 var configs = []network.Config{
-	{Problem: network.PageRank, Nodes: 700, Seed: 1},
+	{Problem: network.PageRank, Nodes: 700, Steps: 7, Seed: 1},
 	{Problem: network.PageRank, Graph: "miserables", Steps: 1},
 	{Problem: network.PageRank, Graph: "davis", Steps: 2},
-	{Problem: network.Layers, Nodes: 300, Edges: 5, Features: 45, Seed: 2},
+	{Problem: network.Layers, Nodes: 250, Edges: 5, Features: 45, Seed: 2},
 	{Problem: network.Layers, Graph: "karate", Features: 8, Layers: 3},
-	{Problem: network.Closeness, Nodes: 203, Seed: 3},
+	{Problem: network.Closeness, Nodes: 101, Seed: 3},
 	{Problem: network.Closeness, Graph: "davis"},
-	{Problem: network.Medoids, Nodes: 151, K: 5, Seed: 4},
-	{Problem: network.Medoids, Graph: "miserables", K: 3, Steps: 4},
+	{Problem: network.Medoids, Nodes: 101, K: 5, Steps: 3, Seed: 4},
+	{Problem: network.Medoids, Graph: "miserables", K: 3, Steps: 2},
 }
 
 func TestJobOnDevices(t *testing.T) {

@@ -50,8 +50,8 @@ func ranges(t testing.TB, j workload.Job, n int, equalRows bool) []sched.Range {
 // as many rows for each leave most of them waiting for the first, which has the most edges.
 func TestSkew(t *testing.T) {
 	for _, c := range []network.Config{
-		{Problem: network.PageRank, Nodes: 1 << 15, Steps: 4, Seed: 1},
-		{Problem: network.Layers, Nodes: 1 << 14, Features: 16, Seed: 1},
+		{Problem: network.PageRank, Nodes: 1 << 13, Steps: 4, Seed: 1},
+		{Problem: network.Layers, Nodes: 1 << 13, Features: 16, Seed: 1},
 	} {
 		j := workloadtest.New[workload.Job](t)(network.New(c))
 		simulate := func(n int, equalRows bool) time.Duration {
