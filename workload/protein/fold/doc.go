@@ -9,8 +9,8 @@
 // paths. Random numbers are those of Philox, by seed, replica, step and bead, and no operation
 // is fused or reordered: a trajectory has the same bytes however groups are dealt out and with
 // every kernel (class R). simd/step.c is the source of the assembly for AVX-512 and AVX2, and
-// lane.go does the same in Go for other processors. fold.cu is for NVIDIA GPUs, whose trajectories
-// are of the same random numbers, but differ by rounding.
+// lane.go does the same in Go for other processors. fold.cu is for NVIDIA GPUs and fold.comp for
+// Vulkan devices, whose trajectories are of the same random numbers, but differ by rounding.
 //
 // Files: config.go (what is run), job.go (rounds as tasks), system.go (models as tables, groups
 // of replicas and lists of pairs), lane.go and step_*.go (kernels), run.go (the rounds),
