@@ -16,23 +16,12 @@ import (
 // onGPU opens one GPU.
 func onGPU(t *testing.T) *weft.Runtime {
 	t.Helper()
-	rt, err := weft.Open(t.Context(), weft.Options{
-		Drivers: []driver.Driver{cuda.New(cuda.Options{Devices: []int{0}, Exact: true})}, NoCalibrate: true, CacheDir: "off", Funcs: Funcs(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { rt.Close() })
-	return rt
+	return openOn(t, cuda.New(cuda.Options{Devices: []int{0}, Exact: true}))
 }
 
 // A GPU goes where the reference goes.
 func TestCUDASteps(t *testing.T) {
-	rt := onGPU(t)
-	testSteps(t, func(t *testing.T, r *Run) (before, after [][lanes]float64, seen [][seenCount][lanes]float64) {
-		do(t, rt, r)
-		return r.last, r.state, r.observed
-	})
+	testStepsOn(t, onGPU(t))
 }
 
 // A replica has the same bytes on a GPU whoever is there with it, and again; and the check finds them

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/workload/protein"
 )
 
@@ -80,6 +81,27 @@ func open(t *testing.T, name string) *protein.Structure {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// openOn opens the devices of a driver alone.
+func openOn(t *testing.T, d driver.Driver) *weft.Runtime {
+	t.Helper()
+	rt, err := weft.Open(t.Context(), weft.Options{
+		Drivers: []driver.Driver{d}, NoCalibrate: true, CacheDir: "off", Funcs: Funcs(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close() })
+	return rt
+}
+
+// testStepsOn is testSteps of a runtime's devices.
+func testStepsOn(t *testing.T, rt *weft.Runtime) {
+	testSteps(t, func(t *testing.T, r *Run) (before, after [][lanes]float64, seen [][seenCount][lanes]float64) {
+		do(t, rt, r)
+		return r.last, r.state, r.observed
+	})
 }
 
 // testMeans compares the mean Q and Rg of replicas of two runtimes, with other random numbers
