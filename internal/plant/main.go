@@ -99,6 +99,8 @@ func (p *planted) workload() string { return strings.Split(p.kernel, ".")[0] }
 func (p *planted) folder() string {
 	if w := p.workload(); w == "elastic" || w == "phase" {
 		return "protein/" + w
+	} else if w == "ntt" {
+		return "zk/" + w
 	}
 	return p.workload()
 }
@@ -124,12 +126,13 @@ var tests = map[string]string{
 	"enumerative": "TestVectors|TestLittlewoodRichardson",
 	"elastic":     "TestWide|TestJobModes|TestJobEqual",
 	"phase":       "TestWide|TestVectors|TestJobRight",
+	"ntt":         "TestDefinition|TestGraphs|TestPasses|TestTransformer",
 }
 
 // What checks say of a wrong result.
 var verdicts = []string{
 	"not the product", "not the max-plus product", "not the trained network", "not the convolution", "not the reduction", "not the fused records",
-	"not the Fisher information", "not the integral", "not the multivectors", "not the particles", "not the numbers of the graph", "not the game's cells", "not the landscape", "not the reservoir's states", "not the modes of the network", "not the phase states", "by the definition",
+	"not the Fisher information", "not the integral", "not the transform", "not the multivectors", "not the particles", "not the numbers of the graph", "not the game's cells", "not the landscape", "not the reservoir's states", "not the modes of the network", "not the phase states", "by the definition",
 }
 
 // test tests an error in Go or assembly, in a copy of the project that has it: the job's

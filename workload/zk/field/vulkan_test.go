@@ -12,6 +12,18 @@ import (
 	"github.com/weft-run/weft/internal/backend/vulkan"
 )
 
+// pushed are the push constants of testdata/field.comp: those that [weft.Apply] puts in front,
+// and params.
+type pushed struct {
+	n uint32 // elements
+	params
+}
+
+// params are the parameters of testdata/field.comp.
+type params struct {
+	Op uint32 // an index of ops
+}
+
 // The includes for GLSL compute what gnark-crypto does.
 func TestVulkan(t *testing.T) {
 	rt, err := weft.Open(t.Context(), weft.Options{
@@ -34,7 +46,6 @@ func TestVulkan(t *testing.T) {
 				a, b = append(a, x), append(b, y)
 			}
 		}
-		type params struct{ Op uint32 }
 		k := &weft.Kernel[params]{Name: f.Lower(), SPIRV: source, Group: 64, Elementwise: true}
 		for i, op := range ops {
 			c := make([]element, len(a))

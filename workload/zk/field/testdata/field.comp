@@ -9,8 +9,9 @@ layout(local_size_x = 64) in;
 layout(std430, binding = 0) readonly buffer A { ELEMENT a[]; };
 layout(std430, binding = 1) readonly buffer B { ELEMENT b[]; };
 layout(std430, binding = 2) writeonly buffer C { ELEMENT c[]; };
+//params: ...pushed
 layout(push_constant) uniform Params {
-	uint n;
+	uint n; // elements
 	uint op; // an index of ops
 };
 
