@@ -126,7 +126,7 @@ var tests = map[string]string{
 	"enumerative": "TestVectors|TestLittlewoodRichardson",
 	"elastic":     "TestWide|TestJobModes|TestJobEqual",
 	"phase":       "TestWide|TestVectors|TestJobRight",
-	"ntt":         "TestDefinition|TestGraphs|TestPasses|TestTransformer",
+	"ntt":         "TestDefinition|TestGraphs|TestPasses|TestTransformer|TestMove",
 }
 
 // What checks say of a wrong result.
