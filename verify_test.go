@@ -277,10 +277,10 @@ func TestVerifyCancelled(t *testing.T) {
 	drv := follows(t, "devices 2; hang kernel add", map[string]weft.Func{"add": add3})
 	rt := open(t, weft.Options{Drivers: []driver.Driver{drv}, Verify: 1})
 	ctx, cancel := context.WithCancel(t.Context())
-	begun := make(chan struct{})
+	begun, events := make(chan struct{}), rt.Events(t.Context(), weft.EventRunBegan) // from here on
 	go func() {
 		defer cancel()
-		for e := range rt.Events(t.Context(), weft.EventRunBegan) {
+		for e := range events {
 			if e.Run == 2 { // the execution
 				break
 			}
