@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/consensys/gnark-crypto/ecc/bn254"
 	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
 	"github.com/consensys/gnark-crypto/ecc/bn254/fr/fft"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/weft-run/weft/workload/enumerative"
 	graphs "github.com/weft-run/weft/workload/network"
 	"github.com/weft-run/weft/workload/relativity"
+	"github.com/weft-run/weft/workload/zk/msm"
 	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
@@ -297,5 +299,21 @@ func testFunctions(t *testing.T, rt *weft.Runtime) {
 				t.Errorf("function %d of %v is %v, want %v", k, x, v, want)
 			}
 		}
+// testMSM compares sums with gnark-crypto's, and one of resident points.
+func testMSM(t *testing.T, rt *weft.Runtime) {
+	points, _ := msm.Draw[bn254.G1Affine](1, 300)
+	scalars := msm.DrawScalars(1, 300)
+	scalars[7].SetZero()
+	points[8] = bn254.G1Affine{}
+	points[9].Neg(&points[10])
+	if got, err := msm.G1(t.Context(), rt, points, scalars); err != nil || got != msm.Reference(points, scalars) {
+		t.Errorf("the sum in G1 is %v, %v", got, err)
+	}
+	others, _ := msm.Draw[bn254.G2Affine](1, 70)
+	key, err := msm.Put(rt, others)
+	}
+	defer key.Release()
+	if got, err := key.Sum(t.Context(), scalars[:70]); err != nil || got != msm.Reference(others, scalars[:70]) {
+		t.Errorf("the sum in G2 is %v, %v", got, err)
 	}
 }

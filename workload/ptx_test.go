@@ -29,6 +29,7 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
+	"github.com/weft-run/weft/workload/zk/msm"
 	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
@@ -98,6 +99,8 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		make(enumerative.New(enumerative.Config{Problem: enumerative.Degree, K: 3, N: 15})),
 		make(ntt.New(ntt.Config{Log: 20})),
 		make(enumerative.NewCurves(enumerative.CurveConfig{Degree: 9})),
+		make(msm.New(msm.Config{Group: "g1", Size: 3000})),
+		make(msm.New(msm.Config{Group: "g2", Size: 1000})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}, Split: conv.Rows})),
 	}
@@ -145,7 +148,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 			}
 		}
 	}
-	if want := 52; len(seen) != want && !testing.Short() {
+	if want := 68; len(seen) != want && !testing.Short() {
 		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/consensys/gnark-crypto/ecc/bn254"
+
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
@@ -36,6 +38,7 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
+	"github.com/weft-run/weft/workload/zk/msm"
 	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
@@ -167,6 +170,18 @@ func samples(t *testing.T) []sample {
 			t.Fatal(err)
 		}
 		out = append(out, sample{e, func() []byte { return append(workloadtest.Bytes(e.Sums()), e.Result().Bytes()...) }})
+	}
+	for _, c := range []msm.Config{{Group: "g1", Size: 700, Seed: 1}, {Group: "g2", Size: 130, Seed: 2}} {
+		m, err := msm.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sample{m, func() []byte {
+			if g1, ok := m.(*msm.Job[bn254.G1Affine]); ok {
+				return workloadtest.Bytes([]bn254.G1Affine{g1.Result()})
+			}
+			return workloadtest.Bytes([]bn254.G2Affine{m.(*msm.Job[bn254.G2Affine]).Result()})
+		}})
 	}
 	for _, c := range []ntt.Config{
 		{Log: 0, Transform: ntt.Transform{Coset: true}},

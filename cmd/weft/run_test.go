@@ -75,6 +75,7 @@ func TestResult(t *testing.T) {
 		"enumerative --problem schubert":                          "Result: 2 planes in all classes.\n",
 		"enumerative --k 2 --n 37 --json":                         `"result": "degree 3116285494907301262"`,
 		"enumerative --problem hypersurface --n 64":               " (257 digits; --json has all) lines on a hypersurface of degree 123.\n",
+		"msm --size 2^8":                                          "Result: x = ",
 		"ntt --size 2^10":                                         "Result: first element ",
 		"clifford --count 10":                                     "Result: sum -",
 		"autodiff --count 10":                                     "Result: sum ",

@@ -41,6 +41,7 @@ var variants = map[string][]string{
 	},
 	"autodiff":    {"--count 100", "--count 100 --problem helmholtz --dims 12", "--count 100 --expr x*y+z"},
 	"clifford":    {"--count 1000", "--count 1000 --op rotor", "--count 1000 --op normalize --p 1 --q 3"},
+	"msm":         {"--size 1000", "--size 2^7 --group g2", "--size 1000 --resident"},
 	"ntt":         {"--log 6", "--size 2^12 --inverse", "--size 1024 --coset"},
 	"enumerative": {"--k 2 --n 6", "--problem hypersurface --k 2 --n 6", "--problem curves --degree 20"},
 	"zk":          {"--constraints 300", "--constraints 130 --circuit range"},

@@ -30,6 +30,7 @@ import (
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
 	"github.com/weft-run/weft/workload/zk"
+	"github.com/weft-run/weft/workload/zk/msm"
 	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
@@ -270,6 +271,7 @@ var list = []Entry{
 			}
 		})
 	}, Growth{[]string{"count"}, 1, 1 << 21}},
+	{"msm", "add up multiples of points of an elliptic curve", msm.Funcs, msmFlags, Growth{[]string{"size"}, 1, 1 << 26}},
 }
 
 // enumerativeDefaults completes a problem by what flags leave open: 27 lines on a cubic surface,

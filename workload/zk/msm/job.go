@@ -62,7 +62,8 @@ type Job[P Point] struct {
 	logs    []fr.Element // of points that were drawn: the generator's multiples they are
 	sums    []P          // partial sums of the last run
 	cores   int          // of the largest CPU device
-	hosted  bool         // all devices are CPUs
+	devices int
+	hosted  bool // all devices are CPUs
 }
 
 // New draws points and scalars by logical index.
@@ -132,12 +133,19 @@ func (j *Job[P]) Streamed() {}
 // grain is the number of points below which a task's own buckets take most of its time.
 const grain = 256
 
-// Grain is the number of points of the smallest task that is worth its buckets.
-func (j *Job[P]) Grain() int64 { return grain }
+// Grain lets a device have its share in one task, or in few if it is much faster than others:
+// every task adds up buckets of its own, and sums of half as many points take more than half of
+// the time.
+func (j *Job[P]) Grain() int64 {
+	return max(grain, int64(len(j.scalars))*3/5/int64(max(j.devices, 1)))
+}
 
-// Place tells the job how many cores CPU devices have.
+// Place tells the job how many devices there are, and how many cores.
 func (j *Job[P]) Place(m *machine.Machine) error {
-	j.cores = Cores(m)
+	j.cores, j.devices = Cores(m), 1
+	if m != nil {
+		j.devices = len(m.Devices)
+	}
 	return nil
 }
 
