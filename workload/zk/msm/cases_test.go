@@ -1,3 +1,5 @@
+//go:build clang || lavapipe
+
 package msm
 
 import (

@@ -29,7 +29,9 @@ func TestVulkan(t *testing.T) {
 		shaded[bn254.G1Affine](t, rt, n, 0, "sum")
 	}
 	shaded[bn254.G1Affine](t, rt, 100, 9, "sum")
-	shaded[bn254.G2Affine](t, rt, 65, 0, "")
+	for _, name := range []string{"sum", "scalars r-1", "equal points and scalars", "opposites"} {
+		shaded[bn254.G2Affine](t, rt, 65, 0, name)
+	}
 	shaded[bn254.G2Affine](t, rt, 257, 0, "sum")
 }
 
