@@ -21,6 +21,7 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
+	"github.com/weft-run/weft/workload/zk"
 	"github.com/weft-run/weft/workload/zk/msm"
 	"github.com/weft-run/weft/workload/zk/ntt"
 )
@@ -29,4 +30,7 @@ import (
 var _ = []workload.Inspected{
 	(*autodiff.Job)(nil), (*automata.Job)(nil), (*clifford.Job)(nil), (*conv.Job)(nil), (*enumerative.Job)(nil), (*enumerative.CurveJob)(nil), (*fisher.Job)(nil), (*fisher.DivergenceJob)(nil), (*fusion.Job)(nil), (*gemm.Job)(nil), (*landscape.Job)(nil), (*elastic.Job)(nil), (*phase.Job)(nil),
 	(*merkle.Job)(nil), (*graphs.RankJob)(nil), (*graphs.LayersJob)(nil), (*graphs.DistanceJob)(nil), (*reduce.Job)(nil), (*relativity.BodyJob)(nil), (*relativity.BoostJob)(nil), (*relativity.LightJob)(nil), (*relativity.OrbitJob)(nil), (*reservoir.Job)(nil), (*reservoir.StreamJob)(nil), (*tropical.Job)(nil), (*tropical.TrainJob)(nil), (*ntt.Job)(nil), (*msm.Job[bn254.G1Affine])(nil),
+	(*automata.Job)(nil), (*clifford.Job)(nil), (*conv.Job)(nil), (*enumerative.Job)(nil), (*fisher.Job)(nil), (*fusion.Job)(nil), (*gemm.Job)(nil), (*landscape.Job)(nil), (*elastic.Job)(nil), (*phase.Job)(nil),
+	(*merkle.Job)(nil), (*msm.Job[bn254.G1Affine])(nil), (*ntt.Job)(nil), (*reduce.Job)(nil), (*relativity.BodyJob)(nil), (*relativity.BoostJob)(nil), (*relativity.OrbitJob)(nil), (*reservoir.Job)(nil), (*reservoir.StreamJob)(nil), (*tropical.Job)(nil), (*tropical.TrainJob)(nil),
+	(*zk.Job)(nil),
 }
