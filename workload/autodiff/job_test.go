@@ -22,7 +22,7 @@ func configs(count int) []autodiff.Config {
 		{Problem: autodiff.Rosenbrock, Count: count / 16, Dims: 131, Seed: 2},
 		{Problem: autodiff.Rosenbrock, Count: count, Directions: 3, Seed: 3},
 		{Problem: autodiff.Helmholtz, Count: count, Dims: 5, Seed: 4},
-		{Problem: autodiff.Helmholtz, Count: count / 16, Dims: 34, Seed: 5},
+		{Problem: autodiff.Helmholtz, Count: count / 16, Dims: 18, Seed: 5},
 		{Problem: autodiff.Expression, Expr: "sin(x*y)+exp(z)", Count: count, Low: -2, High: 2, Seed: 6},
 		{Problem: autodiff.Expression, Expr: every, Count: count, Low: 0.1, High: 1.4, Seed: 7},
 		{Problem: autodiff.Expression, Expr: "log(x) + sqrt(y)/(x-y)", Count: count, Low: -1, High: 2, Seed: 8},

@@ -246,7 +246,7 @@ func TestRandomExpressions(t *testing.T) {
 		}
 		return unary(all[r.IntN(len(all))], draw(depth-1))
 	}
-	for range 3000 {
+	for range 1500 {
 		f, err := Compile([]string{"x", "y", "z"}, draw(5), draw(4))
 		if err != nil {
 			t.Fatal(err)
