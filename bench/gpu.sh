@@ -85,7 +85,8 @@ checked() {
 		"reservoir --batch 64 --steps 20 --strategy eager" "tropical-net" "fusion --records 65536" "fusion --records 65536 --bind" "fisher --points 2000" \
 		"enumerative --k 6 --n 20" "enumerative --problem hypersurface --k 4 --n 18" "clifford --count 200000" "clifford --count 200000 --op rotor --p 4 --q 1" \
 		"clifford --count 200000 --op normalize --p 1 --q 3" "relativity --count 1000" "relativity --problem boosts --count 200000" "relativity --problem bodies" \
-		"network" "network --problem layers" "network --problem closeness" "network --problem medoids"; do
+		"network" "network --problem layers" "network --problem closeness" "network --problem medoids" \
+		"autodiff --count 200000" "autodiff --problem helmholtz --dims 12 --count 20000" "autodiff --expr sin(x*y)+exp(z) --count 200000 --generate"; do
 		began=$SECONDS
 		# shellcheck disable=SC2086
 		if limit 40 "$weft" run $job --devices "$devices" --repeat 2 --check --calibrate=false >"$scratch/run.$file" 2>&1; then

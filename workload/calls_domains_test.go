@@ -299,6 +299,9 @@ func testFunctions(t *testing.T, rt *weft.Runtime) {
 				t.Errorf("function %d of %v is %v, want %v", k, x, v, want)
 			}
 		}
+	}
+}
+
 // testMSM compares sums with gnark-crypto's, and one of resident points.
 func testMSM(t *testing.T, rt *weft.Runtime) {
 	points, _ := msm.Draw[bn254.G1Affine](1, 300)
@@ -311,6 +314,8 @@ func testMSM(t *testing.T, rt *weft.Runtime) {
 	}
 	others, _ := msm.Draw[bn254.G2Affine](1, 70)
 	key, err := msm.Put(rt, others)
+	if err != nil {
+		t.Fatal(err)
 	}
 	defer key.Release()
 	if got, err := key.Sum(t.Context(), scalars[:70]); err != nil || got != msm.Reference(others, scalars[:70]) {

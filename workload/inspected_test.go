@@ -28,9 +28,9 @@ import (
 
 // Every workload says what its check may miss.
 var _ = []workload.Inspected{
-	(*autodiff.Job)(nil), (*automata.Job)(nil), (*clifford.Job)(nil), (*conv.Job)(nil), (*enumerative.Job)(nil), (*enumerative.CurveJob)(nil), (*fisher.Job)(nil), (*fisher.DivergenceJob)(nil), (*fusion.Job)(nil), (*gemm.Job)(nil), (*landscape.Job)(nil), (*elastic.Job)(nil), (*phase.Job)(nil),
-	(*merkle.Job)(nil), (*graphs.RankJob)(nil), (*graphs.LayersJob)(nil), (*graphs.DistanceJob)(nil), (*reduce.Job)(nil), (*relativity.BodyJob)(nil), (*relativity.BoostJob)(nil), (*relativity.LightJob)(nil), (*relativity.OrbitJob)(nil), (*reservoir.Job)(nil), (*reservoir.StreamJob)(nil), (*tropical.Job)(nil), (*tropical.TrainJob)(nil), (*ntt.Job)(nil), (*msm.Job[bn254.G1Affine])(nil),
-	(*automata.Job)(nil), (*clifford.Job)(nil), (*conv.Job)(nil), (*enumerative.Job)(nil), (*fisher.Job)(nil), (*fusion.Job)(nil), (*gemm.Job)(nil), (*landscape.Job)(nil), (*elastic.Job)(nil), (*phase.Job)(nil),
-	(*merkle.Job)(nil), (*msm.Job[bn254.G1Affine])(nil), (*ntt.Job)(nil), (*reduce.Job)(nil), (*relativity.BodyJob)(nil), (*relativity.BoostJob)(nil), (*relativity.OrbitJob)(nil), (*reservoir.Job)(nil), (*reservoir.StreamJob)(nil), (*tropical.Job)(nil), (*tropical.TrainJob)(nil),
-	(*zk.Job)(nil),
+	(*autodiff.Job)(nil), (*automata.Job)(nil), (*clifford.Job)(nil), (*conv.Job)(nil), (*elastic.Job)(nil), (*enumerative.CurveJob)(nil),
+	(*enumerative.Job)(nil), (*fisher.DivergenceJob)(nil), (*fisher.Job)(nil), (*fusion.Job)(nil), (*gemm.Job)(nil), (*graphs.DistanceJob)(nil),
+	(*graphs.LayersJob)(nil), (*graphs.RankJob)(nil), (*landscape.Job)(nil), (*merkle.Job)(nil), (*msm.Job[bn254.G1Affine])(nil), (*ntt.Job)(nil),
+	(*phase.Job)(nil), (*reduce.Job)(nil), (*relativity.BodyJob)(nil), (*relativity.BoostJob)(nil), (*relativity.LightJob)(nil), (*relativity.OrbitJob)(nil),
+	(*reservoir.Job)(nil), (*reservoir.StreamJob)(nil), (*tropical.Job)(nil), (*tropical.TrainJob)(nil), (*zk.Job)(nil),
 }
