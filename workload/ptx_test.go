@@ -150,7 +150,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 			}
 		}
 	}
-	if want := 69; len(seen) != want && !testing.Short() {
+	if want := 83; len(seen) != want && !testing.Short() {
 		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
 	}
 }

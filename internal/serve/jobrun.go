@@ -20,7 +20,7 @@ import (
 
 // ofFiles are parameters of workloads that name a file of the server, which clients may not
 // read.
-var ofFiles = map[string][]string{"landscape": {"structure"}, "elastic": {"structure"}, "phase": {"structure"}}
+var ofFiles = map[string][]string{"landscape": {"structure"}, "elastic": {"structure"}, "phase": {"structure"}, "network": {"graph"}}
 
 const (
 	maxRepeat     = 10_000

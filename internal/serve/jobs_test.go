@@ -324,6 +324,7 @@ func TestJobRefused(t *testing.T) {
 		`{"workload":"landscape","parameters":{"structure":"/etc/hosts"}}`: "unknown parameter",
 		`{"workload":"elastic","parameters":{"structure":"/etc/hosts"}}`:   "unknown parameter",
 		`{"workload":"phase","parameters":{"structure":"/etc/hosts"}}`:     "unknown parameter",
+		`{"workload":"network","parameters":{"graph":"/etc/hosts"}}`:       "unknown parameter",
 	} {
 		w := ask(h, "POST", "/v1/jobs", body)
 		if e := saidError(t, w); w.Code != 400 || !strings.Contains(e, want) {
