@@ -30,8 +30,8 @@ var (
 // bound, so that this counts against Assign.
 const proof = 0.002
 
-// tried is an instance with what Assign and cbc found, a line of the file of -kept.
-type tried struct {
+// instance is one with what Assign and cbc found, a line of the file of -kept.
+type instance struct {
 	Seed    int     `json:"seed"`
 	Seconds int     `json:"seconds"` // that cbc had
 	Jobs    int     `json:"jobs"`
@@ -74,18 +74,18 @@ func TestAssignCBC(t *testing.T) {
 
 // A sum of instances is refused if nothing was proved, or an assignment is too dear.
 func TestJudge(t *testing.T) {
-	open, closed := tried{Bound: 1, Cost: 1.2, Gap: 0.2}, tried{Proven: true, Bound: 1, Cost: 1.04, Gap: 0.04}
-	dear := tried{Proven: true, Bound: 1, Cost: 1.06, Gap: 0.06}
+	open, closed := instance{Bound: 1, Cost: 1.2, Gap: 0.2}, instance{Proven: true, Bound: 1, Cost: 1.04, Gap: 0.04}
+	dear := instance{Proven: true, Bound: 1, Cost: 1.06, Gap: 0.06}
 	for _, c := range []struct {
-		all  []tried
+		all  []instance
 		want string
 	}{
 		{nil, "proved none of 0"},
-		{[]tried{open, open}, "proved none of 2"},
-		{[]tried{open, closed}, ""},
-		{[]tried{closed, dear}, "6.00 %"},
+		{[]instance{open, open}, "proved none of 2"},
+		{[]instance{open, closed}, ""},
+		{[]instance{closed, dear}, "6.00 %"},
 	} {
-		all := map[int]tried{}
+		all := map[int]instance{}
 		for i, x := range c.all {
 			all[i] = x
 		}
@@ -97,8 +97,8 @@ func TestJudge(t *testing.T) {
 
 // judge tells the worst gap of the first n instances that were proved, lists those that were
 // not, and errs if the gap is above 5 % or there is none.
-func judge(logf func(format string, args ...any), all map[int]tried, n int) error {
-	worst, proven, unproven, open := tried{Seed: -1}, 0, 0, 0.0
+func judge(logf func(format string, args ...any), all map[int]instance, n int) error {
+	worst, proven, unproven, open := instance{Seed: -1}, 0, 0, 0.0
 	for seed := range n {
 		x, done := all[seed]
 		switch {
@@ -126,7 +126,7 @@ func judge(logf func(format string, args ...any), all map[int]tried, n int) erro
 }
 
 // tryInstance draws an instance and solves it both ways.
-func tryInstance(t *testing.T, seed int) tried {
+func tryInstance(t *testing.T, seed int) instance {
 	rng := rand.New(rand.NewPCG(uint64(seed), 2))
 	n := 8 + rng.IntN(53)
 	if seed == 0 {
@@ -134,7 +134,7 @@ func tryInstance(t *testing.T, seed int) tried {
 	}
 	jobs, machines := shared(rng, n, 1+rng.IntN(3), 1+rng.IntN(3), 3)
 	machines[len(machines)-1].Count = 3 + n/8
-	x := tried{Seed: seed, Seconds: *allows, Jobs: n}
+	x := instance{Seed: seed, Seconds: *allows, Jobs: n}
 	least, bound, proven := solve(t, jobs, machines)
 	x.Proven = proven
 	if math.IsInf(bound, 1) { // there is no assignment
@@ -160,8 +160,8 @@ func tryInstance(t *testing.T, seed int) tried {
 }
 
 // loadTried reads the file of -kept: instances by seed that had as much time.
-func loadTried(t *testing.T, file string) map[int]tried {
-	all := map[int]tried{}
+func loadTried(t *testing.T, file string) map[int]instance {
+	all := map[int]instance{}
 	if file == "" {
 		return all
 	}
@@ -170,7 +170,7 @@ func loadTried(t *testing.T, file string) map[int]tried {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(src)) {
-		var x tried
+		var x instance
 		// The last line may be half of one, of a test that was killed.
 		if json.Unmarshal([]byte(line), &x) == nil && x.Seconds == *allows {
 			all[x.Seed] = x
@@ -180,7 +180,7 @@ func loadTried(t *testing.T, file string) map[int]tried {
 }
 
 // keepTried adds an instance to the file of -kept. A half line before it is ended.
-func keepTried(t *testing.T, file string, x tried) {
+func keepTried(t *testing.T, file string, x instance) {
 	if file == "" {
 		return
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
+	"github.com/weft-run/weft/workload/zk"
 	"github.com/weft-run/weft/workload/zk/msm"
 	"github.com/weft-run/weft/workload/zk/ntt"
 )
@@ -42,7 +43,7 @@ import (
 func funcs() map[string]weft.Func {
 	return workload.Funcs(
 		gemm.Funcs(), tropical.Funcs(), tropical.TrainFuncs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(),
-		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs(), elastic.Funcs(), phase.Funcs(), relativity.Funcs(), graphs.Funcs(), ntt.Funcs(), autodiff.Funcs(), msm.Funcs())
+		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs(), elastic.Funcs(), phase.Funcs(), relativity.Funcs(), graphs.Funcs(), autodiff.Funcs(), zk.Funcs())
 }
 
 // Every call is right on one CPU device and on three.

@@ -38,6 +38,7 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
+	"github.com/weft-run/weft/workload/zk"
 	"github.com/weft-run/weft/workload/zk/msm"
 	"github.com/weft-run/weft/workload/zk/ntt"
 )
@@ -144,7 +145,9 @@ func samples(t *testing.T) []sample {
 	}
 	for _, c := range []autodiff.Config{
 		{Problem: autodiff.Rosenbrock, Count: 203, Dims: 70, Seed: 3}, // two passes
+		{Problem: autodiff.Helmholtz, Count: 203, Dims: 9, Seed: 3},   // nearly 64 slots
 		{Problem: autodiff.Helmholtz, Count: 203, Dims: 12, Seed: 3},  // more than 64 slots
+		{Problem: autodiff.Helmholtz, Count: 67, Dims: 24, Seed: 3},   // more than 128
 		{Problem: autodiff.Helmholtz, Count: 203, Dims: 3, Seed: 3, Generate: true},
 		{Problem: autodiff.Expression, Expr: "tanh(9*x)*atan(y)-abs(x-y)^1.5", Count: 203, Seed: 3, Generate: true},
 		{Problem: autodiff.Expression, Count: 1003, Low: 0.1, High: 0.9, Seed: 3,
@@ -196,6 +199,12 @@ func samples(t *testing.T) []sample {
 		}
 		out = append(out, sample{n, func() []byte { return workloadtest.Bytes(n.Result()) }})
 	}
+	proof, err := zk.New(zk.Config{Circuit: zk.Range, Constraints: 130, Seed: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Random numbers make proofs differ: gnark verifies them.
+	out = append(out, sample{proof, func() []byte { return nil }})
 	for _, degree := range []int{1, 7, 265} { // of which the last takes a shader several launches
 		curves, err := enumerative.NewCurves(enumerative.CurveConfig{Degree: degree})
 		if err != nil {

@@ -264,8 +264,10 @@ func replaceShaders(t *testing.T, folder string) {
 			t.Fatal(err)
 		}
 		here, err := filepath.Glob("*/" + filepath.Base(f))
-		if len(here) == 0 && err == nil {
-			here, err = filepath.Glob("protein/*/" + filepath.Base(f))
+		for _, of := range []string{"protein", "zk"} {
+			if len(here) == 0 && err == nil {
+				here, err = filepath.Glob(of + "/*/" + filepath.Base(f))
+			}
 		}
 		if err != nil || len(here) != 1 {
 			t.Fatalf("%s is %d shaders here: %v", filepath.Base(f), len(here), err)

@@ -99,14 +99,16 @@ func (p *planted) workload() string { return strings.Split(p.kernel, ".")[0] }
 func (p *planted) folder() string {
 	if w := p.workload(); w == "elastic" || w == "phase" {
 		return "protein/" + w
-	} else if w == "ntt" {
+	} else if w == "ntt" || w == "msm" {
 		return "zk/" + w
+	} else if w == "bregman" {
+		return "fisher"
 	}
 	return p.workload()
 }
 
 // jobTests are tests that run a workload's check on what its job computed.
-const jobTests = "TestJobOnDevices|TestRowsOnDevices|TestTrainingOnDevices|TestJobSpecialValues|TestStreamJob"
+const jobTests = "TestJobOnDevices|TestRowsOnDevices|TestTrainingOnDevices|TestJobSpecialValues|TestStreamJob|TestCurvesOnDevices|TestDivergencesOnDevices|TestJob"
 
 // Tests of kernels that are to find errors, by workload.
 var tests = map[string]string{
@@ -120,19 +122,23 @@ var tests = map[string]string{
 	"reservoir":   "TestTanh|TestAgainstReference|TestCutsDoNotChangeResult|TestStream.*|TestKuramoto.*|TestRunKernel.*|TestFewKernel.*",
 	"fusion":      "TestBind|TestModesAgree|TestProduct",
 	"fisher":      "TestBlocksAgree|TestClosedForm",
+	"bregman":     "TestDivergencesExact|TestDivergencesByDefinition|TestDivergencesOfWhat",
 	"clifford":    "TestProduct|TestAxioms|TestMatrices|TestWide|TestRotor",
-	"relativity":  "TestPrecession|TestFall|TestBoost|TestWide|TestCircle",
+	"relativity":  "TestPrecession|TestFall|TestBoost|TestWide|TestCircle|TestDeflection|TestPhotonSphere|TestCaptured",
 	"network":     "TestRanks|TestLayers|TestDistances|TestParts|TestWide",
-	"enumerative": "TestVectors|TestLittlewoodRichardson",
+	"autodiff":    "TestClosedForms|TestDirections|TestNotFinite|TestRandomExpressions|TestWide",
+	"enumerative": "TestVectors|TestLittlewoodRichardson|TestCurves",
 	"elastic":     "TestWide|TestJobModes|TestJobEqual",
 	"phase":       "TestWide|TestVectors|TestJobRight",
 	"ntt":         "TestDefinition|TestGraphs|TestPasses|TestTransformer|TestMove",
+	"msm":         "TestSizes|TestSpecial|TestKnown|TestBases|TestSumInGraph",
+	"zk":          "TestDevices|TestSameAsGnark",
 }
 
 // What checks say of a wrong result.
 var verdicts = []string{
 	"not the product", "not the max-plus product", "not the trained network", "not the convolution", "not the reduction", "not the fused records",
-	"not the Fisher information", "not the integral", "not the transform", "not the multivectors", "not the particles", "not the numbers of the graph", "not the game's cells", "not the landscape", "not the reservoir's states", "not the modes of the network", "not the phase states", "by the definition",
+	"not the Fisher information", "not the divergences", "not the integral", "not the transform", "not the sum of the points", "bad proof", "not the multivectors", "not the particles", "not the numbers of the graph", "not the derivatives", "not the game's cells", "not the landscape", "not the reservoir's states", "not the modes of the network", "not the phase states", "by the definition",
 }
 
 // test tests an error in Go or assembly, in a copy of the project that has it: the job's
