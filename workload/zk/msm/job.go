@@ -161,7 +161,7 @@ func (j *Job[P]) Hosted() workload.Job {
 func (j *Job[P]) sum() Sum[P] {
 	s := Sum[P]{N: len(j.scalars), Cores: j.cores, Hosted: j.hosted}
 	if j.hosted {
-		s.Most = callPoints * int64(max(j.cores, 1))
+		s.Most = int64(callPoints * max(j.cores, 1))
 	}
 	return s
 }

@@ -89,4 +89,4 @@ func kernel[P Point](name, group string, sum func([]P, []fr.Element) (P, error))
 
 // callPoints is the largest number of points that are added up by one call. Fewer would take a
 // tenth more additions.
-const callPoints = 1 << 19
+var callPoints = 1 << 19
