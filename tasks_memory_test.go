@@ -35,9 +35,9 @@ func TestTaskAllocations(t *testing.T) {
 // TestPendingMemory: a million tasks that have not begun take little memory each.
 func TestPendingMemory(t *testing.T) {
 	for name, after := range map[string]bool{"plain": false, "after another": true} {
-		// A goroutine of the pool that stood in for one that waited, in a test before this
-		// one, may begin some, and what such a test has left may be collected meanwhile:
-		// then it is not known what a task takes.
+		// A goroutine of the pool that replaced a waiting one in an earlier test may begin some of
+		// the tasks, and garbage of that test may be collected meanwhile. The memory of a task is
+		// not known then.
 		for end := time.Now().Add(2 * time.Minute); ; {
 			each, known := pendingMemory(t, after)
 			if known {

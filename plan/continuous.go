@@ -37,8 +37,8 @@ type FleetRules struct {
 	// Avoid is for how many seconds a kind is not asked for after it was not available;
 	// each further time doubles it, and each Forget seconds without one halve it again.
 	Avoid, Forget float64
-	// Patience is after how many seconds no job that arrives comes before one that waits, whether
-	// that is late or has no deadline; 0 for never.
+	// Patience is the time in seconds after which later jobs no longer overtake a waiting job that is
+	// late or has no deadline; 0 means that they always may.
 	Patience float64
 }
 
@@ -259,13 +259,13 @@ func (j *running) due() float64 {
 	return j.Deadline
 }
 
-// aged reports whether a job without a time to be done by has waited so long that none comes before
-// it any more.
+// aged reports whether a job without a deadline that it can meet has waited for Patience seconds, so
+// that no later job comes before it.
 func (f *Fleet) aged(now float64, j *running) bool {
 	return f.rules.Patience > 0 && math.IsInf(j.due(), 1) && now-j.arrived >= f.rules.Patience
 }
 
-// from is the place in a machine's order from which on a job can be: behind those that have aged and
+// from returns the first place that a job can have in a machine's order: behind all aged jobs that
 // arrived before it.
 func (f *Fleet) from(now float64, u *unit, j *running) int {
 	for i := len(u.next); i > 0; i-- {
@@ -276,7 +276,7 @@ func (f *Fleet) from(now float64, u *unit, j *running) int {
 	return 0
 }
 
-// timed is how many of a machine's jobs come before the last that has a time to be done by, with it.
+// timed returns the number of jobs in a machine's order up to the last one with a deadline to meet.
 func (f *Fleet) timed(u *unit) int {
 	for i := len(u.next); i > 0; i-- {
 		if !math.IsInf(f.jobs[u.next[i-1]].due(), 1) {
@@ -314,7 +314,7 @@ func (f *Fleet) recall(now float64) {
 		u.next = slices.DeleteFunc(u.next, func(id int) bool {
 			j := f.jobs[id]
 			if j.late && (f.aged(now, j) || !f.hope(now, j)) {
-				at += j.rest(u.kind) // where it is, behind those that are to be in time or before them
+				at += j.rest(u.kind) // it keeps its place, before or behind the jobs that are in time
 				return false
 			}
 			if !j.late && at+j.rest(u.kind) <= j.due()+rounding && f.trusts(now, u, j) {

@@ -34,13 +34,13 @@ type Need struct {
 	// Unit is the arithmetic that most of Flops are of.
 	Unit     graph.Unit
 	Launches float64 // kernels that are started one after another
-	// Serial is how many steps follow one another within launches, as those of a simulation that a
-	// device goes on with by itself.
+	// Serial is the number of steps within launches that must run one after another, as in a simulation
+	// whose steps a device runs without returning to the host.
 	Serial float64 `json:",omitempty"`
-	// Dialects are what all kernels of the job have code in; nil means that any device runs it.
+	// Dialects are the languages that all kernels of the job have code in; nil allows any device.
 	Dialects []graph.Dialect `json:",omitempty"`
-	// Runs is how often the job's graph is run. Flops, Bytes, Launches and Serial are those of all
-	// runs, and the data goes to devices and back in each; 0 means 1.
+	// Runs is the number of times that the job's graph is run; 0 means 1. Flops, Bytes, Launches and
+	// Serial are totals over all runs; data is copied to devices and back in each run.
 	Runs float64
 	// LeastBytes is the device memory without which no device can run the job, whatever
 	// stays in host memory meanwhile; 0 means PeakBytes.

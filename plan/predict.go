@@ -203,8 +203,8 @@ func (m *Model) OnMachine(need Need, on *machine.Machine) Estimate {
 	return e.waiting(&need, on).spilling(&need, on)
 }
 
-// set makes seconds of a prediction on logarithms, from which the time is at most below and above
-// nine times of ten.
+// set sets the seconds of a prediction from logarithms: the median is y, and nine times of ten the time
+// lies between y-below and y+above.
 func (e *Estimate) set(y, below, above float64) {
 	e.Median, e.Low, e.High = math.Exp(y), math.Exp(y-below), math.Exp(y+above)
 }
@@ -304,12 +304,12 @@ func words(model string) (out []string) {
 	return out
 }
 
-// off is what is known of a job of which nothing was measured: half of such jobs take usual times the
-// roofline or less, and nine of ten between least and most times. Rates are those of dense
-// arithmetic, which few kernels reach.
+// off is the error expected for a job without measurements, as factors of its roofline time: half of
+// such jobs take at most usual times it, and nine of ten between least and most times it. The roofline
+// is optimistic, because its rates are those of dense arithmetic, which few kernels reach.
 type off struct{ least, usual, most float64 }
 
-// offOf is by recorded runs of the workloads on processors and on a GPU.
+// offOf returns these factors, taken from recorded runs of the workloads on processors and on a GPU.
 func offOf(on *machine.Machine) off {
 	if on.Devices[0].HostMemory {
 		return off{1, 3, 40}

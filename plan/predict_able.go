@@ -80,8 +80,8 @@ func able(n *Need, on *machine.Machine) (*machine.Machine, string) {
 	return &out, ""
 }
 
-// waiting adds what steps cost that follow one another within launches. On a device with memory of
-// its own each waits for all threads, which is taken to cost what a launch does.
+// waiting adds the cost of steps within launches that run one after another. On a device with its own
+// memory each step waits for all threads, which is assumed to cost as much as a launch.
 func (e Estimate) waiting(n *Need, on *machine.Machine) Estimate {
 	each := 0.0
 	for i := range on.Devices {
@@ -101,5 +101,5 @@ func (e Estimate) waiting(n *Need, on *machine.Machine) Estimate {
 	return e
 }
 
-// fewSteps is the factor that the cost of such steps is taken to be off by.
+// fewSteps is the factor by which the assumed cost of such steps may be wrong, either way.
 const fewSteps = 3

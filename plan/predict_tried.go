@@ -9,16 +9,16 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// tried is runs that were made to plan a job, on one machine: of the job itself or of smaller ones
-// like it, by size.
+// tried holds trials: runs on one machine, made to plan a job, of the job itself or of smaller ones
+// like it, ordered by size.
 type tried struct {
 	on     *machine.Machine
 	points []Point
 }
 
-// Tried returns the model with trials on a machine: points of the job that is to be planned, or of
-// smaller ones of the same workload. Other than recorded points they need not be stable. Where a
-// workload was recorded on that machine, the recording counts.
+// Tried returns the model with trials on a machine: points of the job to be planned, or of smaller
+// jobs of the same workload. They need not be stable, unlike recorded points. A recording of the
+// workload on that machine takes precedence over trials.
 func (m *Model) Tried(on *machine.Machine, trials []Point) *Model {
 	out := *m
 	out.tried = &tried{on: on, points: slices.Clone(trials)}
@@ -27,19 +27,19 @@ func (m *Model) Tried(on *machine.Machine, trials []Point) *Model {
 }
 
 const (
-	// triedFloor is the least error that is expected of a prediction from trials, on logarithms: a
-	// few runs, while the machine may be doing something else.
+	// triedFloor is the least error expected of a prediction from trials, as a logarithm. It is large
+	// because there are few runs and the machine may be busy with something else.
 	triedFloor = 0.25
-	// triedReach is by how much it grows with the logarithm of how many times as large the job is.
+	// triedReach is the growth of that error per unit of the logarithm of job size over trial size.
 	triedReach = 0.06
-	// triedDrift is the most steps between trials, on logarithms, over which a change of their
-	// efficiency is taken to go on.
+	// triedDrift limits extrapolation: a change of efficiency between two trials is assumed to continue
+	// for at most this many times their distance, on logarithms.
 	triedDrift = 2
 )
 
-// from predicts a job by trials on a machine, on logarithms: as many times the roofline as those near
-// it took on the devices that can run it. It is unsure by the spread of their runs, and beyond the largest trial by how much that
-// factor still changed among them.
+// from predicts a job, on logarithms, by trials on a machine: its roofline time, multiplied by the
+// ratio of measured time to roofline time in trials near its size. The error is the spread of their
+// runs; beyond the largest trial it also grows with the change of that ratio between trials.
 func (t *tried) from(n *Need, asked, on *machine.Machine) (y, half float64, why string, ok bool) {
 	if t == nil || t.on != asked {
 		return 0, 0, "", false
@@ -67,7 +67,7 @@ func (t *tried) from(n *Need, asked, on *machine.Machine) (y, half float64, why 
 	reach := max(at-x[last], x[0]-at, 0)
 	half = triedFloor + noise/2 + triedReach*reach
 	for i := 1; i <= last; i++ {
-		part := 0.5 // between trials it is at most half way off
+		part := 0.5 // between two trials the error is at most half of their difference
 		if reach > 0 {
 			part = min(reach/(x[i]-x[i-1]), triedDrift)
 		}
@@ -83,8 +83,8 @@ func (t *tried) from(n *Need, asked, on *machine.Machine) (y, half float64, why 
 	return math.Log(roof) + factor, half, why, true
 }
 
-// weightOf is how much a change of efficiency between two trials says of larger jobs: the last one
-// all, those before it half.
+// weightOf returns the weight of a change of efficiency between two trials in the error for larger
+// jobs: 1 for the last change and 0.5 for earlier ones.
 func weightOf(i, last int) float64 {
 	if i == last {
 		return 1

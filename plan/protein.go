@@ -49,7 +49,7 @@ func ProteinExamples() []Protein {
 	}
 }
 
-// atomsPerResidue is that of 4JSV.
+// atomsPerResidue is the number of atoms per residue in 4JSV.
 const atomsPerResidue = 22128. / 2750
 
 // Conformation is the memory of one conformation in bytes: coordinates of atoms, phases of
@@ -71,7 +71,7 @@ type ProteinPlan struct {
 	Class     string     `json:"class"`
 	Estimates []Estimate `json:"estimates"` // of the jobs
 	Bytes     int64      `json:"bytes"`     // of all replicas
-	// Layout is nil if they fit on no device, or if all devices that run the jobs use host memory.
+	// Layout is nil if the replicas fit on no device, or if all devices of the jobs use host memory.
 	Layout   *Layout  `json:"-"`
 	Accuracy Accuracy `json:"accuracy"`
 	Fits     bool     `json:"fits"`

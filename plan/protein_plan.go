@@ -8,8 +8,8 @@ import (
 )
 
 // PlanProtein predicts the jobs of a protein on a machine from recorded runs, and places its memory:
-// all replicas divided among the devices that run the jobs, with a window of one where they do not
-// fit at once. Trials are of the jobs on that machine.
+// replicas are divided among the devices that run the jobs. Where they do not all fit, a device
+// holds a window of one replica. Trials are runs of the jobs on that machine.
 func PlanProtein(p Protein, on *machine.Machine, recordings []*Recording, trials ...Point) (*ProteinPlan, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func PlanProtein(p Protein, on *machine.Machine, recordings []*Recording, trials
 		}
 		on, _ = able(&j.Need, on)
 	}
-	if !slices.ContainsFunc(on.Devices, func(d machine.Device) bool { return !d.HostMemory }) { // it is where devices compute
+	if !slices.ContainsFunc(on.Devices, func(d machine.Device) bool { return !d.HostMemory }) { // all devices use host memory
 		if out.Fits = on.HostBytes == 0 || out.Bytes <= on.HostBytes; !out.Fits {
 			out.Why = fmt.Sprintf("its replicas need %s of host memory and there are %s", sizeText(out.Bytes), sizeText(on.HostBytes))
 		}
@@ -50,7 +50,7 @@ func PlanProtein(p Protein, on *machine.Machine, recordings []*Recording, trials
 	return out, nil
 }
 
-// Seconds is how long all jobs take, one after the other.
+// Seconds returns the time that all jobs take, one after the other, in seconds.
 func (p *ProteinPlan) Seconds() (median, low, high float64) {
 	for _, e := range p.Estimates {
 		median, low, high = median+e.Median, low+e.Low, high+e.High

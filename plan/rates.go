@@ -24,8 +24,8 @@ const (
 // nominal rate, as the machine files have it.
 var pcieBPS = map[string]float64{"gen3": 12.5e9, "gen4": 25e9, "gen5": 54e9, "gen6": 108e9}
 
-// hostLaunch and deviceLaunch are what weft itself takes for a launch beside what the driver does, in
-// seconds, as seen in recorded runs of workloads with hundreds of short ones.
+// hostLaunch and deviceLaunch are the seconds that weft itself adds to the driver's time for a launch.
+// They come from recorded runs of workloads with hundreds of short launches.
 const (
 	hostLaunch   = 5e-6
 	deviceLaunch = 20e-6

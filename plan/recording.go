@@ -81,7 +81,7 @@ func (p *Point) Stable() bool {
 	return len(p.Seconds) >= LeastRuns && p.Spread() < MostSpread && slices.Min(p.Seconds)*float64(p.Repeats) >= LeastRun
 }
 
-// Need is what the job of the point asked for.
+// Need returns what the job of the point asked of the machine.
 func (p *Point) Need() Need {
 	unit, _ := parseUnit(p.Unit)
 	return Need{

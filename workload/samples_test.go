@@ -205,7 +205,7 @@ func samples(t *testing.T) []sample {
 	}
 	// Random numbers make proofs differ: gnark verifies them.
 	out = append(out, sample{proof, func() []byte { return nil }})
-	for _, degree := range []int{1, 7, 265} { // of which the last takes a shader several launches
+	for _, degree := range []int{1, 7, 265} { // the last takes a shader several launches
 		curves, err := enumerative.NewCurves(enumerative.CurveConfig{Degree: degree})
 		if err != nil {
 			t.Fatal(err)
@@ -310,7 +310,7 @@ func samples(t *testing.T) []sample {
 	return append(out, sample{l, func() []byte { return workloadtest.Bytes(l.Result()) }})
 }
 
-// graphNumbers are what a job of package network computed.
+// graphNumbers are the results of a job of package network.
 func graphNumbers(j workload.Job) []byte {
 	switch j := j.(type) {
 	case *graphs.RankJob:

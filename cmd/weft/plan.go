@@ -179,23 +179,23 @@ func (p *planning) request() (r plan.Request, known *plan.Catalogue, err error) 
 	return r, known, nil
 }
 
-// toPlan is what a plan is made for.
+// toPlan is a job to plan: its work, and the facts that its graph does not tell.
 type toPlan struct {
 	name   string // of the workload
 	title  string // of the job
 	work   plan.Work
-	runs   float64 // of the graph of the work, one after the other, in each of the parts
+	runs   float64 // runs of the work's graph, one after the other, in each of the parts
 	serial float64 // steps that follow one another in a run of the graph
-	parts  int     // independent of one another
-	state  int64   // of a checkpoint, if that is not what the graph says
+	parts  int     // parts of the job that are independent of one another
+	state  int64   // bytes of a checkpoint, if the graph does not tell them
 	host   int64   // host memory, if it is more than the graph says
 	// try measures the job, or smaller ones like it, on the devices of a runtime.
 	try func(ctx context.Context, rt *weft.Runtime) ([]plan.Point, error)
-	// more adds to the plan what only this workload knows; nil for nothing.
+	// more adds what only this workload knows to the plan; nil adds nothing.
 	more func(d *plan.Decision, on *machine.Machine, recordings []*plan.Recording) (any, func(b *bytes.Buffer), error)
 }
 
-// need is what the job asks of a machine, cut as for one of them.
+// need returns what the job asks of a machine, from its graph as cut for that machine.
 func (t *toPlan) need(on *machine.Machine) (plan.Need, error) {
 	g, err := plan.GraphFor(t.work, on)
 	if err != nil { // no device there has code for it; the plan says so

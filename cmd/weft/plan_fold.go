@@ -145,7 +145,7 @@ func (p *foldPlanning) structure() string {
 	return p.config.Structure
 }
 
-// protein is the folding of a structure, and what is planned of it: that, and its energy landscape.
+// protein returns the folding run of a structure, and its jobs to plan: folding and energy landscape.
 func (p *foldPlanning) protein(s *protein.Structure) (*fold.Run, plan.Protein, error) {
 	of := plan.Protein{Name: s.Name, Residues: s.Len(), Replicas: p.config.Replicas, Steps: p.config.Steps}
 	if err := host.Enough("plan fold", int64(p.config.Bytes(s.Len()))); err != nil {
@@ -161,7 +161,7 @@ func (p *foldPlanning) protein(s *protein.Structure) (*fold.Run, plan.Protein, e
 	}
 	of.Jobs = append(of.Jobs, dynamics)
 	if s.Len() <= landscape.MaxResidues {
-		l, err := landscape.New(landscape.Config{Residues: s.Len()}) // it costs what its length says
+		l, err := landscape.New(landscape.Config{Residues: s.Len()}) // its cost depends on the length alone
 		if err != nil {
 			return nil, of, err
 		}
@@ -187,8 +187,8 @@ func roundOf(r *fold.Run, every int) (plan.ProteinJob, error) {
 	return plan.ProteinJob{Need: need, Work: work}, err
 }
 
-// rounds folds a few rounds of few steps on the devices of a runtime, then of more, until one takes
-// long enough, and returns what they took.
+// rounds folds a few rounds on the devices of a runtime, with more steps each time until a round takes
+// long enough, and returns the times.
 func (p *foldPlanning) rounds(ctx context.Context, rt *weft.Runtime, s *protein.Structure) (out []plan.Point, err error) {
 	const most, enough, count = 4 * time.Second, 100 * time.Millisecond, 4
 	began := time.Now()

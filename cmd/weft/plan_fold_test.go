@@ -24,8 +24,8 @@ type foldDecision struct {
 	Protein *plan.ProteinPlan `json:"protein"`
 }
 
-// A plan of a folding has what its graphs ask for, by the operations that are counted by hand, and the
-// accuracy that is expected.
+// A plan of a folding has the operations of its graphs, counted by hand here, and the expected
+// accuracy.
 func TestPlanFold(t *testing.T) {
 	status, out, errs := foldPlanned(t, "--structure", "BPTI", "--here", "rtx4060", "--local", "--json")
 	var d foldDecision

@@ -9,8 +9,8 @@ import (
 	"github.com/weft-run/weft/plan"
 )
 
-// writePlan prints a plan for people, with what else there is to say of it, if that is not nil, after
-// how it would be run.
+// writePlan prints a plan for people. If more is not nil, it adds text behind the lines that say how
+// the job would be run.
 func writePlan(b *bytes.Buffer, d *plan.Decision, explain bool, more func(b *bytes.Buffer)) {
 	n := d.Need
 	job := n.Name

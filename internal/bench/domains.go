@@ -30,8 +30,8 @@ type domainRow struct {
 	// Speedup is the median of the ratios of the cpu's time to the device's within each round;
 	// 0 of the cpu itself.
 	Speedup float64 `json:"speedup,omitempty"`
-	// Together is the time of a runtime that has the cpu and the device, and Share the part of its
-	// tasks' time that the device had: what weft does with both.
+	// Together is the time of a runtime that has both the cpu and the device. Share is the part of its
+	// tasks' time that the device took, from 0 to 1.
 	Together float64 `json:"together_seconds,omitempty"`
 	Share    float64 `json:"share,omitempty"`
 	Verdict  string  `json:"verdict,omitempty"` // whether the device is worth it
@@ -42,13 +42,13 @@ type domainRow struct {
 type crossover struct {
 	Operation string `json:"operation"`
 	Device    string `json:"device"`
-	// Elements is between measured sizes by interpolation, the least of them where the device is
-	// faster at all, and 0 where it is not at the largest.
+	// Elements is interpolated between measured sizes. It is the least measured size if the device is
+	// faster at all of them, and 0 if the device is not faster at the largest.
 	Elements int    `json:"elements"`
 	Verdict  string `json:"verdict"`
 }
 
-// domainsReport is what the benchmark writes.
+// domainsReport is the result of the benchmark, as it is written to its file.
 type domainsReport struct {
 	Command    string      `json:"command"`
 	Commit     string      `json:"commit"`
@@ -344,10 +344,11 @@ func (c *rival) share(res *workload.Result) float64 {
 	return own / all
 }
 
-// even is by which part times of runs differ on a machine that does nothing else.
+// even is the relative difference of times that counts as noise: runs on an idle machine differ by
+// up to 5 %.
 const even = 0.05
 
-// worth says whether a device is worth it that is so many times as fast as the cpu.
+// worth says whether a device with this speed-up over the cpu is worth it.
 func worth(speedup float64) string {
 	switch {
 	case speedup > 1+even:

@@ -108,9 +108,9 @@ func (o *predictions) begin(m *machine.Machine) (*plan.Recording, error) {
 	return was, nil
 }
 
-// all measures every workload at its sizes, one size of each after the other, and then
-// again: what was not stable, then what took longer than its neighbours let expect, or else
-// everything.
+// all measures every workload at its sizes, one size of each after the other. It then measures
+// points again: those that were not stable, then those slower than their neighbours suggest, or
+// all of them if there are none of either.
 func (rec *recorder) all(jobs []catalog.Entry) error {
 	var ladders []ladder
 	for _, w := range jobs {
@@ -156,18 +156,17 @@ func (rec *recorder) all(jobs []catalog.Entry) error {
 	return nil
 }
 
-// late is a point that may be measured again, with the logarithm of how many times as long it
-// took as its neighbours let expect.
+// late is a point that may be measured again. by is the logarithm of the ratio of its time to the time
+// that its neighbours suggest.
 type late struct {
 	by   float64
 	step func() error
 }
 
-// leastLate is above the noise of a stable point.
+// leastLate is the value of by above which a point is late: about 3 %, above a stable point's noise.
 const leastLate = 0.03
 
-// latest returns the points that are to be measured again, those first that were most late, or
-// all of them if none was.
+// latest returns the points to measure again, the latest first, or all points if none is late.
 func latest(points []late) (out []func() error) {
 	slices.SortStableFunc(points, func(a, b late) int { return cmp.Compare(b.by, a.by) })
 	for _, p := range points {
@@ -184,9 +183,9 @@ func latest(points []late) (out []func() error) {
 	return out
 }
 
-// late returns how late a point was, by the power law through the stable points beside it, or
-// by the growth of the workload where there is one of these only. A point that is not stable is
-// later than any.
+// late returns the logarithm of a point's time over the time expected by a power law through the
+// stable points on either side, or by the growth of the workload if there is only one of them. A
+// point that is not stable returns infinity.
 func (rec *recorder) late(w catalog.Entry, p *plan.Point) float64 {
 	if !p.Stable() {
 		return math.Inf(1)

@@ -57,8 +57,8 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// Of a machine and a workload of which nothing was measured the interval holds nine of ten of the
-// recorded runs at least.
+// The interval for a machine and a workload without measurements contains at least nine of ten of the
+// recorded runs.
 func TestNothingMeasured(t *testing.T) {
 	files, err := filepath.Glob("../../bench/predict/*.json")
 	if err != nil || len(files) < 3 {
@@ -173,8 +173,8 @@ func TestHalving(t *testing.T) {
 	}
 }
 
-// Points are measured again that are not stable, and then those that took longer than the points
-// beside them let expect, the latest first; if there are none, all are.
+// Points that are not stable are measured again, then those that took longer than their neighbours
+// suggest, the latest first. If there are none of either, all points are.
 func TestLatest(t *testing.T) {
 	w, ok := catalog.Find("gemm")
 	if !ok {

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	tryRuns  = 3 // of a trial that count; one before them is not timed
+	tryRuns  = 3 // timed runs of a trial; one more before them is not timed
 	tryEnds  = 100 * time.Millisecond
-	tryTimes = 4. // the work of a trial over that of the one before
+	tryTimes = 4. // ratio of the work of a trial to that of the one before
 	tryMost  = 4 * time.Second
-	tryKeeps = 3 // the largest trials, which say most of a larger job
+	tryKeeps = 3 // trials that are kept: the largest, since they tell most about a larger job
 )
 
-// WorkOf is a job as plans take it.
+// WorkOf returns the work of a job, in the form that plans take.
 func WorkOf(j workload.Job) plan.Work {
 	w := plan.Work{Items: j.Items(), Whole: j.Whole(), Graph: j.Graph}
 	if g, ok := j.(workload.Grained); ok {
@@ -28,10 +28,10 @@ func WorkOf(j workload.Job) plan.Work {
 	return w
 }
 
-// Try runs jobs like one that is planned, from a small part of it on, until one takes tryEnds or all
-// of it was run, and returns what the largest took. part makes a job with about a part of the work;
-// parts that cannot be made, or are as large as the one before, are passed over. Trials end after
-// tryMost, whatever they are at. There may be none.
+// Try runs jobs like the planned one, beginning with a small part of its work, until one takes tryEnds
+// or all of the work was run. It returns the times of the largest trials, or none if there was no
+// time for any: trials stop after tryMost. part makes a job with about that part of the work; parts
+// that cannot be made, or are no larger than the one before, are skipped.
 func Try(ctx context.Context, rt *weft.Runtime, name string, part func(ctx context.Context, part float64) (workload.Job, error)) ([]plan.Point, error) {
 	within, cancel := context.WithTimeout(ctx, tryMost)
 	defer cancel()
@@ -79,7 +79,7 @@ func try(ctx context.Context, rt *weft.Runtime, name string, job workload.Job) *
 	return &p
 }
 
-// NeedOf is what a job of a workload asks for where it is cut for a machine.
+// NeedOf returns what a job of a workload asks of a machine, from its graph as cut for that machine.
 func NeedOf(name string, job workload.Job, on *machine.Machine) (plan.Need, error) {
 	g, err := plan.GraphFor(WorkOf(job), on)
 	if err != nil {

@@ -39,8 +39,8 @@ type socket struct {
 	file fs.FileInfo
 }
 
-// Close removes the file of the listener, unless that has become another's, and ends the
-// listener. In that order: while it listens, no other file can have the number of its own.
+// Close removes the listener's file, unless another process has replaced it, and then closes the
+// listener. The order matters: while the listener is open, no other file can get its inode number.
 func (s *socket) Close() error {
 	path := s.Addr().String()
 	err := locked(filepath.Dir(path), func() error {

@@ -1,9 +1,9 @@
-// Package simd says which kernels in assembly a processor can run, and in which order those add up
-// what is in the lanes of a vector.
+// Package simd says which assembly kernels a processor can run, and in which order those kernels add
+// up the lanes of a vector.
 package simd
 
-// Set is a set of kernels, each of which includes the ones before: where a package has no kernel
-// of a set, it takes one of those.
+// Set is a set of kernels. A set includes the sets before it: a package that has no kernel of a set
+// uses one of an earlier set.
 type Set int
 
 // The sets.

@@ -12,8 +12,8 @@ import (
 // power of two, so that it rounds nothing.
 const step = 0x1p-300
 
-// unit is what a reference and a result may be apart after one operation, relative to it: some
-// roundings of float64, as functions on GPUs are off by.
+// unit is the relative difference between reference and result that one operation may cause: 8
+// roundings of float64, which covers the functions of GPUs.
 const unit = 8 * 0x1p-53
 
 // Check compares every value and derivative with the expression evaluated from its tree with
@@ -47,7 +47,7 @@ func (j *Job) Check() error {
 	return err
 }
 
-// checkPoint compares one point, and counts numbers of which nothing is known.
+// checkPoint compares one point, and counts the numbers whose rounding bound is infinite.
 func (j *Job) checkPoint(s *state, i int, closed []float64, lost *int) error {
 	n := len(j.f.variables)
 	values, derivatives := j.at(i)
@@ -76,13 +76,13 @@ func (j *Job) checkPoint(s *state, i int, closed []float64, lost *int) error {
 	return nil
 }
 
-// Misses are the numbers of which the last Check knew nothing: derivatives of what is not
-// finite, and those with more rounding than digits.
+// Misses returns the share of numbers that the last Check could not judge: derivatives of values
+// that are not finite, and numbers without a finite bound for their rounding.
 func (j *Job) Misses() []workload.Miss {
 	return []workload.Miss{{What: "one number off by more than its rounding", Chance: j.unseen}}
 }
 
-// huge is from where on a result may be too large for a float64, and not its reference.
+// huge is the size above which a result may overflow a float64 although its reference does not.
 const huge = 0x1p1000
 
 // agree says whether a result is the one wanted.
@@ -99,7 +99,7 @@ func agree(got, want, within float64, lost *int) bool {
 	return math.Abs(got-want) <= within
 }
 
-// tree is a function's expressions, what a node is made of before it.
+// tree holds a function's expressions as a list of nodes, each behind its operands.
 type tree struct {
 	list  []branch
 	roots []int
@@ -140,8 +140,8 @@ func newTree(f *Function) *tree {
 	return t
 }
 
-// step of an evaluation: the value, the imaginary part, which is step times the derivative,
-// and how far value and derivative may be off.
+// dual is one node of an evaluation: the value, the imaginary part (step times the derivative), and
+// the bounds for the errors of value and derivative.
 type dual struct {
 	v, im, ev, ed float64
 }
@@ -175,16 +175,16 @@ func (s *state) evaluate(point, direction []float64) {
 	}
 }
 
-// tiny is what a result may lose that is too small for a float64, tinyStep a derivative.
+// tiny is the error that underflow may cause in a result, and tinyStep in a derivative.
 const (
 	tiny     = 0x1p-1020
 	tinyStep = 0x1p-1074 / step * 8
 )
 
-// small is how large an imaginary part may be, beside a number, so that its square vanishes.
+// small is the largest ratio of imaginary to real part whose square vanishes beside the number.
 const small = 0x1p-30
 
-// known makes a bound infinite that says nothing, or where numbers are too large on the way.
+// known sets a bound to infinity where it says nothing, or where intermediate numbers are too large.
 func (d dual) known(large float64) dual {
 	if large = max(large, math.Abs(d.im)/step); large > huge || math.IsNaN(large) {
 		d.ed = math.Inf(1)
@@ -272,7 +272,7 @@ func whole(a dual, n int) dual {
 	return out
 }
 
-// farTurns is beyond which package math, and so the CPU, knows an angle to about farOff only.
+// farTurns is the angle in radians above which package math, and so the CPU, is off by about farOff.
 const farTurns, farOff = 1 << 29, 0x1p-52
 
 // apart is a function of one number. The real part is that of real arithmetic, since complex
@@ -289,7 +289,7 @@ func apart(o op, a dual) dual {
 	if math.Abs(x) > farTurns && o >= opSin && o <= opTan {
 		out.ev, out.ed = out.ev+math.Abs(p)*farOff, out.ed+q*farOff*da
 	}
-	scale := 1. // of what the imaginary part must be a small part
+	scale := 1. // the size beside which the imaginary part must be small
 	if o == opLog || o == opSqrt {
 		scale = math.Abs(x)
 	}
@@ -303,7 +303,7 @@ func apart(o op, a dual) dual {
 		out.ev, out.ed = math.Inf(1), math.Inf(1) // on one side of the bound there may be a value
 		return out
 	}
-	edge := math.Inf(1) // how far x is from where there are no values
+	edge := math.Inf(1) // distance of x from the nearest argument without a value
 	switch o {
 	case opAsin, opAcos:
 		edge = math.Abs(math.Abs(x) - 1)

@@ -25,7 +25,7 @@ func (*ring) sub(a, b *big.Float) *big.Float { return new(big.Float).SetPrec(bit
 func (*ring) mul(a, b *big.Float) *big.Float { return new(big.Float).SetPrec(bits).Mul(a, b) }
 func (*ring) div(a, b *big.Float) *big.Float { return new(big.Float).SetPrec(bits).Quo(a, b) }
 
-// log is by 2 artanh((m−1)/(m+1)) for what is left after powers of two.
+// log splits x into m·2ᵉ, and computes the logarithms of m and 2 as 2 artanh((m−1)/(m+1)).
 func (r *ring) log(x *big.Float) *big.Float {
 	series := func(m *big.Float) *big.Float {
 		t := r.div(r.sub(m, exact(1)), r.add(m, exact(1)))
@@ -74,7 +74,7 @@ func (r *ring) helmholtzAt(m *mixture, x []float64, k int) *big.Float {
 			attraction = r.add(attraction, r.mul(exact(m.a[i][j]), r.mul(exact(x[i]), exact(x[j]))))
 		}
 	}
-	// The numbers of the expression are float64, so that those here are not √2 but what it has.
+	// The constants are rounded to float64, as those of the expression are.
 	p, q, root, b := exact(1+math.Sqrt2), exact(1-math.Sqrt2), exact(math.Sqrt(8)), exact(m.b[k])
 	over, under, free := r.add(exact(1), r.mul(p, volume)), r.add(exact(1), r.mul(q, volume)), r.sub(exact(1), volume)
 	u, s := r.log(r.div(over, under)), r.mul(root, volume)

@@ -70,13 +70,13 @@ func (g *values) rule(v value, d []value, seeds []float64) value {
 	return g.product(g.slope(e.op, v, e.a), da)
 }
 
-// inverse is the derivative of v, a number divided by b: −v·b′·(1/b). v/b may be too small for a
-// number where that is not.
+// inverse is the derivative of v, a number divided by b: −v·b′·(1/b). It does not compute v/b, which
+// can underflow where the result does not.
 func (g *values) inverse(v, b, db value) value {
 	return g.product(g.product(g.negative(v), db), g.quotient(g.number(1), b))
 }
 
-// both is the sum of derivatives of which either may be none, and times a product.
+// both returns the sum of two derivatives, either of which may be none; times returns a product.
 func (g *values) both(a, b value) value {
 	switch {
 	case a == none:
@@ -115,7 +115,7 @@ func (g *values) slope(o op, v, a value) value {
 		return g.negative(g.function(opSin, a))
 	case opTan:
 		return g.sum(square(v), one)
-	case opAsin, opAcos: // (1 − a)(1 + a) has no cancellation that a has not
+	case opAsin, opAcos: // unlike 1 − a², (1 − a)(1 + a) does not cancel near |a| = 1
 		root := g.function(opSqrt, g.product(g.difference(one, a), g.sum(one, a)))
 		if o == opAcos {
 			return g.quotient(g.number(-1), root)
@@ -128,5 +128,5 @@ func (g *values) slope(o op, v, a value) value {
 	case opCosh:
 		return g.function(opSinh, a)
 	}
-	return g.quotient(one, square(g.function(opCosh, a))) // of tanh, where 1 − v² would be all cancellation
+	return g.quotient(one, square(g.function(opCosh, a))) // of tanh: 1 − v² would cancel where |v| is near 1
 }

@@ -167,12 +167,12 @@ func Sum(terms ...Expr) Expr {
 	return Sum(terms[:half]...).Add(Sum(terms[half:]...))
 }
 
-// maxText is how long an expression is written at most. One that uses its parts often would
-// not end.
+// maxText is the largest length of a written expression in bytes. An expression that repeats its
+// parts could otherwise be too long to write.
 const maxText = 1 << 20
 
-// How strongly operators bind: what is written within one that binds as strongly needs no
-// brackets.
+// Binding strengths of operators. An operand needs no brackets if its operator binds at least as
+// strongly as the one around it.
 const (
 	bindSum = iota + 1
 	bindProduct

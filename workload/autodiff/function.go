@@ -19,9 +19,9 @@ type Function struct {
 	programs map[int]*program // of all derivatives, by directions to a pass
 }
 
-// Compile makes a function of expressions. Its derivatives are in the order of the variables,
-// all of which there must be, each once. An expression that is too large, or has a number that
-// is not finite, is an error that wraps [ErrExpr], as are variables that are not named.
+// Compile makes a function of expressions. Its derivatives are in the order of the variables; every
+// variable of the expressions must be listed, and once only. A variable that is missing, a number
+// that is not finite, or an expression that is too large is an error that wraps [ErrExpr].
 func Compile(variables []string, exprs ...Expr) (*Function, error) {
 	f, err := newFunction(variables, exprs)
 	if err == nil {

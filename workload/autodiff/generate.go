@@ -9,8 +9,8 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// language and common are what generated sources begin with, as the kernels do that run
-// programs.
+// language and common are the first two parts of every generated source. The kernels that run
+// programs include the same files.
 //
 //go:embed language.h
 var language string
@@ -19,8 +19,8 @@ var language string
 var common string
 
 const (
-	// generateOps is the work from which on source is generated: it takes a compiler up to some
-	// seconds, and the kernels that run programs less than one.
+	// generateOps is the least number of operations for which source is generated: compiling it can
+	// take seconds, and the kernels that run programs finish smaller jobs in less than one.
 	generateOps = 1 << 32
 	// maxGenerated is the most instructions that are compiled, and maxInline the most functions
 	// among them that are compiled to SPIR-V, where each is inline.

@@ -54,12 +54,12 @@ type Config struct {
 	Count int // points
 	// Directions is the most directions of a pass: 1 is plain forward mode. 0 means 64.
 	Directions int
-	// Low and High are between what the variables of an expression are drawn; both 0 mean 0
-	// and 1.
+	// Low and High bound the interval from which the variables of an expression are drawn; both 0
+	// mean 0 and 1.
 	Low, High float64
 	// Generate has GPUs run CUDA C or GLSL that is generated for the program, where NVRTC or
-	// glslc is there to compile it, however little work there is. Else that is from 2³²
-	// operations on.
+	// glslc is there to compile it, however small the job is. Without it, source is generated
+	// for jobs of at least 2³² operations.
 	Generate bool
 	Seed     uint32
 }
@@ -86,7 +86,7 @@ func (c Config) Validate() error {
 	return err
 }
 
-// function is what the problem computes, if all but the number of points is right.
+// function returns the function that the problem computes. It errs if anything but Count is wrong.
 func (c Config) function() (*Function, error) {
 	c = c.withDefaults()
 	if err := c.valid(); err != nil {
@@ -241,7 +241,7 @@ func (j *Job) Name() string {
 // Class is R: a point does not depend on others.
 func (j *Job) Class() workload.Class { return workload.RowExact }
 
-// each is how many bytes a point has in points, values and derivatives.
+// each returns the number of bytes that one point takes in points, values and derivatives.
 func (j *Job) each() (points, values, derivatives int64) {
 	return int64(8 * len(j.f.variables)), int64(8 * j.p.outputs), int64(8 * j.p.outputs * j.p.columns)
 }
@@ -319,8 +319,8 @@ func (j *Job) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.2f M points/s, %.1f M derivatives/s", n/1e6, n*float64(j.p.outputs*j.p.columns)/1e6)
 }
 
-// NotFinite returns at how many points a value or a derivative is not finite, and the first of
-// them, or −1.
+// NotFinite returns the number of points with a value or derivative that is not finite, and the
+// index of the first of them, or −1.
 func (j *Job) NotFinite() (points, first int) {
 	first = -1
 	for i := range j.count {

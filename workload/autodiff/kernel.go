@@ -97,8 +97,8 @@ func (p *params) verify(code []uint32, numbers int) error {
 // room lends memory for the values of a block of points.
 var room workload.Scratch[float64]
 
-// A block is of so many points that dispatching an instruction costs little, and that values of
-// all slots stay in a core's cache.
+// The number of points in a block: enough that dispatching an instruction costs little beside it, and
+// few enough that the values of all slots stay in a core's cache.
 const (
 	mostBlock   = 256
 	leastBlock  = 32

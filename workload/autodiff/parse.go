@@ -247,7 +247,7 @@ func (p *parser) close(open int) error {
 	return p.fail(p.at, "%s where an operator or a closing bracket should be", p.found())
 }
 
-// name reads a name: letters, digits and underscores, the first of which is no digit.
+// name reads a name: letters, digits and underscores, beginning with no digit.
 func (p *parser) name() string {
 	end := p.at
 	for end < len(p.text) {
@@ -292,7 +292,7 @@ func (p *parser) number() (Expr, error) {
 	return p.add(start, Number(v))
 }
 
-// short is a text for an error, of which a million digits are no help.
+// short shortens a text for an error: a million digits would not help its reader.
 func short(s string) string {
 	if len(s) > 40 {
 		return s[:40] + "…"

@@ -223,7 +223,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Expressions drawn at random are what their trees are.
+// Random expressions have the values and derivatives of their trees.
 func TestRandomExpressions(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var all []op

@@ -13,9 +13,9 @@ import (
 const (
 	// MaxDirections is the most directions along which one pass takes derivatives.
 	MaxDirections = 64
-	// fewSlots and mostSlots are for how many values the kernels for GPUs have room.
+	// fewSlots and mostSlots are the numbers of values that the two kernels for GPUs can hold.
 	fewSlots, mostSlots = 64, 256
-	// maxCode is the most instructions of a pass: what software Vulkan gives to one invocation.
+	// maxCode is the most instructions of a pass: software Vulkan runs no more in one invocation.
 	maxCode = 1 << 15
 )
 
@@ -23,8 +23,8 @@ const (
 // writes; then a, b and c.
 const words = 4
 
-// program computes values and derivatives at points, in passes over them. It is what kernels
-// take: instructions and numbers of all passes, one after the other.
+// program computes values and derivatives at points, in passes over them. Kernels take it as it
+// is: the instructions and the numbers of all passes, one pass after the other.
 type program struct {
 	code    []uint32
 	numbers []float64
@@ -43,8 +43,8 @@ type pass struct {
 	generated *graph.Kernel
 }
 
-// instruction is one in which values are not in slots yet: to, a, b and c are values. What
-// number is depends on the operation: a number, or the index of what is stored or loaded.
+// instruction is an instruction before slots are assigned: to, a, b and c are values. Depending on
+// the operation it has a number, or the index of the variable, value or derivative that it moves.
 type instruction struct {
 	op          op
 	to, a, b, c value
@@ -52,9 +52,9 @@ type instruction struct {
 	index       int
 }
 
-// newProgram compiles the values of expressions and their derivatives along directions, each of
-// which has a seed for every variable, so many directions to a pass at most. Fewer are in a pass
-// that would need more slots than there are.
+// newProgram compiles the values of expressions and their derivatives along directions. A direction
+// has a seed for every variable. A pass has at most the given number of directions, and fewer if it
+// would otherwise need more slots than there are.
 func newProgram(variables int, index map[string]int, exprs []Expr, directions [][]float64, most int) (*program, error) {
 	p := &program{columns: len(directions), outputs: len(exprs)}
 	for first := 0; first < len(directions); {
@@ -129,11 +129,11 @@ func (p *program) pass(index map[string]int, exprs []Expr, directions [][]float6
 
 // schedule is an order of instructions.
 type schedule struct {
-	depthFirst bool // one output after the other, and not one value with its derivatives after the other
+	depthFirst bool // complete one output after the other, rather than each value with all its derivatives
 	repeat     bool // variables and numbers are loaded for every use, and take no slots in between
 }
 
-// order lists the instructions for what is stored, which are stored as soon as they are there.
+// order lists the instructions for the stores; a result is stored as soon as it is computed.
 func (s schedule) order(g *values, sweep [][]value, stores []instruction) (out []instruction) {
 	waiting := make(map[value][]instruction)
 	for _, st := range stores {
@@ -268,8 +268,8 @@ func last(list []instruction) (v value) {
 	return v
 }
 
-// allot gives values slots, which are free again after the last use, and returns how many there
-// are. slot is told those of every instruction, none where there is no operand.
+// allot assigns slots to values, reuses them after the last use, and returns their number. It calls
+// slot with the slots of every instruction, none for an operand that is missing.
 func allot(list []instruction, slot func(i int, to, a, b, c value)) (slots int) {
 	until, at := make([]int, last(list)+1), make([]value, last(list)+1)
 	for i, in := range list {
@@ -351,7 +351,7 @@ func (p *program) emit(list []instruction, slots int) {
 	p.passes = append(p.passes, ps)
 }
 
-// price is about how many additions an operation takes.
+// price is the approximate cost of an operation, in additions.
 func price(o op) float64 {
 	switch {
 	case o == opMulAdd || o == opMulAddNumber:

@@ -8,17 +8,17 @@ type value int32
 // none is a derivative that is zero wherever it is taken.
 const none value = -1
 
-// entry is a node of a graph: an operation on values before it. Numbers are by their bits, so
-// that equal entries are equal keys.
+// entry is a node of a graph: an operation on values before it. Numbers are stored as their bits, so
+// that equal entries are equal map keys.
 type entry struct {
 	op      op
 	a, b, c value
 	number  uint64
 }
 
-// values is a graph of values in which every one is there once: the same operation on the same
-// values is the same value. An operation on numbers alone is done here, and
-// one that changes nothing is left out; x + 0 and 0 − x are not, since zeros have signs.
+// values is a graph of values without duplicates: the same operation on the same values is the same
+// value. An operation on numbers alone is computed here, and one that changes nothing is left
+// out; x + 0 and 0 − x are kept, since zeros have signs.
 type values struct {
 	list []entry
 	at   map[entry]value
@@ -175,7 +175,7 @@ func compute(o op, x float64) float64 {
 	return math.Tanh(x)
 }
 
-// hyperbolic is from where on exp(x) may be too large for a number that sinh and cosh are not.
+// hyperbolic is the argument above which exp(x) may overflow although sinh and cosh do not.
 const hyperbolic = 700
 
 // half is exp(|x|)/2.
@@ -184,7 +184,7 @@ func half(x float64) float64 {
 	return e / 2 * e
 }
 
-// logarithm is math.Log, which on some machines takes numbers below 2⁻¹⁰²² for others.
+// logarithm is math.Log, which on some machines is wrong for subnormal numbers, below 2⁻¹⁰²².
 func logarithm(x float64) float64 {
 	if x > 0 && x < 0x1p-1022 {
 		return math.Log(x*0x1p54) - 54*math.Ln2
@@ -192,7 +192,7 @@ func logarithm(x float64) float64 {
 	return math.Log(x)
 }
 
-// sign is −1, 0 or 1, and none of what is none.
+// sign is −1, 0 or 1, and NaN for NaN.
 func sign(x float64) float64 {
 	switch {
 	case x > 0:
@@ -203,7 +203,7 @@ func sign(x float64) float64 {
 	return x
 }
 
-// maxPower is the largest power that is a product.
+// maxPower is the largest integer exponent whose power is computed as a product.
 const maxPower = 1024
 
 // power is a to the power of b.
@@ -222,7 +222,7 @@ func (g *values) power(a, b value) value {
 func (g *values) integer(a value, n int) value {
 	switch {
 	case n < 0:
-		return g.integer(g.quotient(g.number(1), a), -n) // what 1/aⁿ squares in its derivative may be too small
+		return g.integer(g.quotient(g.number(1), a), -n) // 1/aⁿ would be squared in the derivative, which may underflow
 	case n == 0:
 		return g.number(1)
 	case n == 1:

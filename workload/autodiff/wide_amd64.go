@@ -2,7 +2,7 @@ package autodiff
 
 import "golang.org/x/sys/cpu"
 
-// vector is of how many numbers the lengths of blocks are multiples: two vectors of AVX2.
+// vector is the number that block lengths are multiples of: two vectors of AVX2, eight numbers.
 const vector = 8
 
 // wide says whether blocks are computed in vectors. Tests set it to run the Go code.

@@ -2,7 +2,7 @@
 
 package autodiff
 
-// vector is of how many numbers the lengths of blocks are multiples.
+// vector is the number that block lengths are multiples of.
 const vector = 1
 
 func add(out, a, b []float64)                               { addGo(out, a, b) }

@@ -31,7 +31,7 @@ func (c CurveConfig) Validate() error {
 	return nil
 }
 
-// primes are those with a product above N_d, which is below (3d−1)!.
+// primes returns primes whose product is above N_d, which is below (3d−1)!.
 func (c CurveConfig) primes() []uint32 {
 	return primesFor(new(big.Int).MulRange(1, int64(3*c.Degree-1)))
 }
@@ -39,15 +39,15 @@ func (c CurveConfig) primes() []uint32 {
 // Bytes is the host memory that the job takes: numbers of all degrees modulo each prime.
 func (c CurveConfig) Bytes() float64 {
 	if c.Validate() != nil {
-		return 8 * float64(c.Degree) * float64(max(c.Degree, 1)) // which NewCurves refuses
+		return 8 * float64(c.Degree) * float64(max(c.Degree, 1)) // NewCurves refuses such a degree
 	}
 	return 4 * float64(len(c.primes())) * float64(fieldLen+c.row())
 }
 
-// row is the length of the numbers of a prime: of each degree from 0 on, five.
+// row is the number of words that a prime has: five for each degree from 0 on.
 func (c CurveConfig) row() int { return curveRows * (c.Degree + 1) }
 
-// CurveJob is the number of curves of one degree, modulo primes that are joined.
+// CurveJob computes the number of curves of one degree modulo primes, and joins them to one integer.
 //
 // With f_d = N_d ÷ (3d−1)! Kontsevich's recursion is
 //
@@ -57,12 +57,12 @@ func (c CurveConfig) row() int { return curveRows * (c.Degree + 1) }
 type CurveJob struct {
 	c       CurveConfig
 	primes  []uint32
-	fields  []uint32 // of each prime those of field
+	fields  []uint32 // the fieldLen numbers of each prime's field
 	numbers []uint32 // by prime, after a run
 }
 
-// The numbers of a field, and the rows of numbers of a prime: f_a, and times a³, b(3b−1), a² and
-// b²(3b−1).
+// fieldLen is the number of words of a field. curveRows is the number of rows that a prime has: f_a,
+// and f_a times a³, b(3b−1), a² and b²(3b−1).
 const (
 	fieldLen  = 4
 	curveRows = 5

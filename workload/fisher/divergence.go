@@ -103,9 +103,9 @@ func newDivergences(c DivergenceConfig, p, q []float64) *DivergenceJob {
 // Divergences returns the divergence of each vector of p from the one of q in its place, on the
 // devices of a runtime that was opened with [Funcs] among its kernels. Vectors have dim numbers
 // each, one vector after another. A number of either that is beyond 2⁵⁰⁰ in size, not a number,
-// or below zero unless the function is [Squares], makes the divergence none. Where both numbers
-// are zero they bring nothing, and where only that of q is, or for [Burg] only that of p, an
-// infinite divergence. Vectors that are not pairs are an error that wraps [ErrConfig].
+// or below zero unless the function is [Squares], makes the divergence NaN. Two zeros add nothing to
+// it. A zero in q alone makes it infinite, and so does, for [Burg], a zero in p alone. Vectors that
+// are not pairs are an error that wraps [ErrConfig].
 func Divergences(ctx context.Context, rt *weft.Runtime, function string, dim int, p, q []float64) ([]float64, error) {
 	if dim < 1 || len(p) != len(q) || len(p)%dim != 0 {
 		return nil, fmt.Errorf("bregman: %d and %d numbers in vectors of %d: %w: give as many vectors p as q, each with all its numbers", len(p), len(q), dim, ErrConfig)
@@ -158,7 +158,7 @@ var divergencesKernel = signature.Of(signature.Kernel{
 	}
 })
 
-// terms are what two numbers bring to a divergence, by function.
+// terms are the contributions of two numbers to a divergence, by function.
 var terms = [...]func(p, q float64) float64{entropy, burg, squares}
 
 // largest is the size of numbers up to which divergences are computed.

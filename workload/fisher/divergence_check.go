@@ -64,7 +64,7 @@ var legendre = func() (rule [20]struct{ u, w float64 }) {
 	return rule
 }()
 
-// remainder is what two numbers bring to a divergence.
+// remainder is the contribution of two numbers to a divergence.
 func remainder(function string, p, q float64) float64 {
 	low := 0.
 	if function == Squares {

@@ -68,8 +68,8 @@ func exact(function string, p, q float64) float64 {
 	return v
 }
 
-// Divergences have all digits but the last few, of numbers that are as close as they can be and
-// as far apart, and so has the check.
+// Divergences are right to the last few digits, for numbers as close and as far apart as they can
+// be, and so is the check.
 func TestDivergencesExact(t *testing.T) {
 	rt := workloadtest.Open(t, 2, fisher.Funcs())
 	r := rand.New(rand.NewPCG(3, 4))
@@ -122,8 +122,8 @@ func TestDivergencesByDefinition(t *testing.T) {
 	}
 }
 
-// What lies outside of a function is no number or infinite, wherever it is in a vector, and
-// the check knows it.
+// A number outside of the function's domain makes the divergence NaN or infinite, wherever it is in a
+// vector, and the check expects it.
 func TestDivergencesOfWhat(t *testing.T) {
 	rt := workloadtest.Open(t, 1, fisher.Funcs())
 	nan, inf := math.NaN(), math.Inf(1)

@@ -30,7 +30,7 @@ func ExampleOf() {
 	// Output: [0.1667 0.0833 0.0833 0.4167]
 }
 
-// How far two distributions are from an even one, by Kullback and Leibler.
+// The divergence of two distributions from a uniform one, by Kullback and Leibler.
 func ExampleDivergences() {
 	ctx := context.Background()
 	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu", Funcs: fisher.Funcs(), NoCalibrate: true, CacheDir: "off"})

@@ -52,8 +52,8 @@ KERNEL(128, 4) fisher_sums(const float *__restrict x, const double *__restrict w
 	}
 }
 
-// log is by a series in s = f ÷ (2 + f) for x = 2ᵏ(1 + f) with 1 + f from √½ to √2, to the last
-// bit (Sun's, as in FreeBSD and Go).
+// log splits x into 2ᵏ(1 + f) with 1 + f from √½ to √2, and sums a series in s = f ÷ (2 + f), right
+// to the last bit (Sun's, as in FreeBSD and Go).
 INLINE double log(double x) {
 	u64 bits = __builtin_bit_cast(u64, x);
 	int k = (int)(bits >> 52) - 1023;

@@ -11,8 +11,8 @@ import (
 
 // Check takes the last step again, along the edges as they were given and not as the kernels
 // have them, and compares every rank. It sees that the changes of the steps shrink as they must:
-// no step can make the difference of two vectors larger than damping times what it is. Ranks are
-// then known to be near the exact ones by the last change alone, whatever happened before.
+// a step makes the difference of two vectors smaller by at least the factor damping. The last change
+// alone then bounds the distance of the ranks from the exact ones, whatever happened before.
 func (j *RankJob) Check() error {
 	d := j.c.Damping
 	step := func(from []float64) []float64 {
@@ -152,11 +152,10 @@ func (j *LayersJob) checkNode(layer, node int, from []float32, roots []float64) 
 // Misses says what the last Check may have missed.
 func (j *LayersJob) Misses() []workload.Miss { return j.misses }
 
-// Check compares distances with those found another way: of points in float64, and of paths by
-// what makes them shortest, that a node is one edge farther than the nearest of its neighbours,
-// or has none that is reached; where there are many, those from some nodes that are drawn by the
-// seed. Closeness, labels and medoids are computed again in float64 from
-// the distances.
+// Check compares distances with those found another way. Distances of points are computed in float64.
+// Lengths of paths must satisfy their definition: a node is one edge farther than the nearest of its
+// neighbours, or no neighbour of it is reached. Of many nodes some are checked, drawn by the seed.
+// Closeness, labels and medoids are computed again in float64 from the distances.
 func (j *DistanceJob) Check() error {
 	nodes := rand.New(rand.NewPCG(uint64(j.c.Seed), 1)).Perm(j.n)
 	nodes = nodes[:max(1, min(j.n, checkedTerms/(j.n+len(j.columns))))]

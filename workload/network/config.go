@@ -1,11 +1,11 @@
 // Package network computes with graphs: which nodes matter (PageRank), layers of graph
 // convolution, and which nodes are in the middle (closeness, k-medoids).
 //
-// PageRank is the share of its time that a walk spends at each node, if it follows an edge with
-// probability 0.85 and goes anywhere otherwise, as it does from a node without edges. In float64,
-// since ranks of large graphs are small beside their sum, and the differences that end an
-// iteration smaller still; the numbers that are gathered are then half as many to a line of cache,
-// of which a random one costs as much as two.
+// PageRank is the share of time that a random walk spends at each node. The walk follows an edge with
+// probability 0.85 and otherwise, or from a node without edges, goes to any node. It is computed in
+// float64, because ranks of large graphs are small beside their sum, and the changes that end an
+// iteration smaller still. A line of cache then holds half as many of the numbers that are gathered,
+// but a random access loads a whole line either way.
 //
 // A layer of graph convolution is relu(D^-½ (A+I) D^-½ H W) in float32: features H of nodes,
 // weights W, and the degrees D of A+I (Kipf and Welling 2017). Edges count both ways.
@@ -15,9 +15,9 @@
 // the nearest medoid, and each cluster the medoid that is nearest to its nodes. Distances are
 // those of points in space, or the numbers of edges of shortest paths.
 //
-// Rows of graphs differ: of R-MAT's, some have thousands of times as many edges as most. What is
-// dealt out are therefore blocks of rows with about equal numbers of edges. A row is summed in
-// one order wherever it is: class R.
+// Rows of graphs differ: some of R-MAT's have thousands of times as many edges as most. Devices
+// therefore share blocks of rows with about equal numbers of edges. A row is summed in one order on
+// every device: class R.
 //
 // Files: config.go (problems), graph.go (graphs and blocks), read.go (files), rmat.go
 // (generator), rank.go, layers.go, distance.go (a job each), check.go (references), call.go
@@ -65,7 +65,7 @@ const (
 	maxSteps    = 1 << 12
 	maxFeatures = 1 << 10
 	maxLayers   = 64
-	// maxDense is the most nodes of which all distances are computed.
+	// maxDense is the most nodes for which all distances are computed.
 	maxDense = 1 << 15
 )
 
@@ -173,8 +173,8 @@ func (c Config) validRest(bad func(format string, args ...any) error) error {
 	return nil
 }
 
-// Bytes is the host memory that the job takes, but for what is needed while a graph is made: a
-// file is taken by what its header promises, or by its size.
+// Bytes is the host memory that the job takes, without what is needed while a graph is made. The size
+// of a graph in a file is taken from its header, or estimated by the size of the file.
 func (c Config) Bytes() float64 {
 	c = c.withDefaults()
 	n, edges := float64(c.Nodes), float64(c.Nodes)*float64(c.Edges)

@@ -165,9 +165,9 @@ var distanceKernels = []signature.Kernel{
 	}),
 }
 
-// closeness is that of a node with a sum of distances to the nodes it reaches. Of a graph in
-// parts it is that within the part, times the part of all nodes that is (Wasserman and Faust
-// 1994), as networkx has it.
+// closeness returns the closeness of a node from its sum of distances to the nodes it reaches. In a
+// graph that is not connected it is the closeness within the node's part, times that part's share of
+// all nodes (Wasserman and Faust 1994), as in networkx.
 func closeness(sum float32, reached, all int) float32 {
 	if reached < 1 || sum == 0 {
 		return 0

@@ -208,21 +208,21 @@ func (g *Graph) valid() error {
 	return nil
 }
 
-// Blocks of rows. One has about blockWork entries, or a single row of more than longRow: on GPUs
-// a group of threads has a block, and shares a long row.
+// Blocks of rows. A block has about blockWork entries, or is a single row of more than longRow
+// entries. On GPUs a group of threads has a block, and shares a long row.
 const (
 	blockWork = 2048
 	longRow   = 256
-	// rowWork is the number of entries that take as long as what a row takes without any: the end of
-	// a loop whose length is not foreseen. Of PageRank on a core, 4 ns beside 0.4 ns.
+	// rowWork is the cost of a row besides that of its entries, in entries: a row ends a loop whose
+	// length the processor cannot predict. On one core PageRank takes 4 ns for that, and 0.4 ns for
+	// an entry.
 	rowWork = 10
-	// fewBlocks is the number of blocks that small graphs have at least, so that they can be
-	// dealt out.
+	// fewBlocks is the least number of blocks, so that small graphs can be shared by devices too.
 	fewBlocks = 64
 )
 
-// blocks returns where blocks of rows with about equal numbers of entries begin, and the number
-// of rows behind them.
+// blocks returns the first row of each block, with about equal numbers of entries in each, and the
+// number of rows at the end.
 func blocks(starts []uint32) []uint32 {
 	n := len(starts) - 1
 	most := max(1, min(blockWork, (int(starts[n])+rowWork*n)/fewBlocks))

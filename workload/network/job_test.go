@@ -15,7 +15,7 @@ import (
 	"github.com/weft-run/weft/workload/network"
 )
 
-// numbers are what a job computed.
+// numbers are the results of a job.
 func numbers(j workload.Job) []byte {
 	switch j := j.(type) {
 	case *network.RankJob:
@@ -49,7 +49,7 @@ func TestJobOnDevices(t *testing.T) {
 	}
 }
 
-// reference is what networkx and numpy compute: see testdata/README.md.
+// reference holds the results of networkx and numpy: see testdata/README.md.
 type reference struct {
 	Ranks, Closeness, Layer []float64
 	Medoids, Labels         []int
@@ -219,7 +219,7 @@ func TestCheckFindsDistances(t *testing.T) {
 	}
 }
 
-// Too few steps are said to be, and calls take as many as are needed.
+// Too few steps are an error, and calls take as many steps as are needed.
 func TestUnfinished(t *testing.T) {
 	rt := workloadtest.Open(t, 1, network.Funcs())
 	j := workloadtest.New[workload.Job](t)(network.New(network.Config{Problem: network.PageRank, Nodes: 300, Steps: 3})).(*network.RankJob)

@@ -213,7 +213,7 @@ func (j *LayersJob) normalize() {
 	j.matrix.Columns, j.factors = append(j.matrix.Columns, 0), append(j.factors, 0)
 }
 
-// weightOf is the weight of an edge of a row.
+// weightOf returns the weight of an edge of a row.
 func weightOf(values []float64, k int) float64 {
 	if values == nil {
 		return 1
@@ -223,7 +223,7 @@ func weightOf(values []float64, k int) float64 {
 
 func (j *LayersJob) spread() spread { return spread{j.bounds, j.matrix.Starts} }
 
-// Name says of which graph and how many layers.
+// Name names the graph and the number of layers.
 func (j *LayersJob) Name() string {
 	return fmt.Sprintf("network %d layers over %s, %d edges, %d features", len(j.weights), j.graph.Name, j.graph.Nonzeros(), j.widths[0])
 }
@@ -271,7 +271,7 @@ func (j *LayersJob) Place(m *machine.Machine) error {
 	return err
 }
 
-// Grain is how many blocks make a task at least: a device has one for each layer.
+// Grain is the least number of blocks of a task: each device gets one task per layer.
 func (j *LayersJob) Grain() int64 { return int64((len(j.bounds) + j.devices - 2) / j.devices) }
 
 // Whole is all layers as one task.

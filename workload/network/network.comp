@@ -25,7 +25,7 @@ layout(push_constant) uniform Params {
 	uint rows; // of this task
 	uint all; // nodes
 	uint weighted; // whether edges have weights
-	uint last; // whether it is the last step, of which changes count
+	uint last; // whether it is the last step, whose changes are summed
 	double damping; // probability to follow an edge
 };
 
@@ -62,7 +62,7 @@ double along(uint k, uint end, uint n) {
 	return sum;
 }
 
-// finish takes the step of a row, and returns what its rank changed by.
+// finish takes the step of a row, and returns the change of its rank.
 double finish(uint row, double sum) {
 	precise double now = (1 + damping * sum) * shares[row];
 	to[row] = now;

@@ -12,7 +12,7 @@ struct RankParams {
 	unsigned rows; // of this task
 	unsigned all; // nodes
 	unsigned weighted; // whether edges have weights
-	unsigned last; // whether it is the last step, of which changes count
+	unsigned last; // whether it is the last step, whose changes are summed
 	double damping; // probability to follow an edge
 };
 
@@ -52,7 +52,7 @@ template <typename T> INLINE T total(T mine, T *room) {
 	return room[0];
 }
 
-// finish takes the step of a row, and returns what its rank changed by.
+// finish takes the step of a row, and returns the change of its rank.
 INLINE double finish(u32 row, double sum, const double *given, const double *shares, double *to, RankParams p) {
 	double now = (1 + p.damping * sum) * shares[row];
 	to[row] = now;

@@ -14,11 +14,11 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// RankKernel takes a step of PageRank for blocks of rows. Its arguments are the bounds of the
-// blocks, the starts of their rows, the nodes that edges come from, weights of edges, what every
-// node gave along each edge in the step before, the share of its rank that each node of the rows
-// gives along an edge of weight one, what they give now, and for each block in the last step the
-// sum of what ranks changed by.
+// RankKernel takes a step of PageRank for blocks of rows. A node gives rank along its edges. The
+// arguments are the bounds of the blocks, the starts of their rows, the nodes that edges come from,
+// weights of edges, the rank that every node gave along an edge of weight one in the step before, the
+// share of its rank that each node of the rows gives along such an edge, the rank that it gives now,
+// and for each block the sum of the changes of its ranks in the last step.
 var RankKernel = workload.With(graph.GoKernel("network.rank", 1),
 	workload.PTX(ptx, "network_rank", 128), workload.SPIRV(spirv, "network_rank", 64))
 
@@ -29,7 +29,7 @@ type rankParams struct {
 	rows     int     // of this task
 	all      int     // nodes
 	weighted uint32  // whether edges have weights
-	last     uint32  // whether it is the last step, of which changes count
+	last     uint32  // whether it is the last step, whose changes are summed
 	damping  float64 // probability to follow an edge
 }
 
@@ -168,11 +168,11 @@ type RankJob struct {
 	bounds  []uint32
 	devices int
 
-	columns []uint32  // of edges, and one more, so that no rows begin behind them
+	columns []uint32  // of edges, and one more, so that a row without edges at the end begins inside
 	weights []float64 // of edges, and one more
 	shares  []float64
-	start   []float64 // what nodes give before the first step
-	// given is what nodes give behind the last step and behind the one before.
+	start   []float64 // rank that nodes give along an edge of weight one, before the first step
+	// given and before are that rank after the last step and after the one before it.
 	given, before []float64
 	changes       []float64 // of blocks in the last step
 	ranks         []float64
@@ -204,8 +204,8 @@ func rankJob(c Config, g *Graph) *RankJob {
 	return j
 }
 
-// out is the weight of all edges from a node, and one where there are none: nobody asks what such
-// a node gives.
+// out is the weight of all edges from a node, or one if it has none: the rank that such a node gives is
+// never read.
 func (g *Graph) out(i int) float64 {
 	columns, values := g.Row(i)
 	sum := float64(len(columns))
@@ -223,7 +223,7 @@ func (g *Graph) out(i int) float64 {
 
 func (j *RankJob) blocks() int { return len(j.bounds) - 1 }
 
-// Name says of which graph.
+// Name names the graph.
 func (j *RankJob) Name() string {
 	return fmt.Sprintf("network PageRank of %s, %d edges, %d steps", j.graph.Name, j.graph.Nonzeros(), j.c.Steps)
 }
@@ -231,24 +231,24 @@ func (j *RankJob) Name() string {
 // Class is R: sums are those of rows and of blocks, which do not depend on devices.
 func (j *RankJob) Class() workload.Class { return workload.RowExact }
 
-// spread is how blocks of rows are dealt out.
+// spread says which rows and edges belong to each block.
 type spread struct {
 	bounds, starts []uint32
 }
 
-// rows is the rows of some blocks.
+// rows returns the rows of some blocks.
 func (s spread) rows(lo, hi int64) sched.Range {
 	return sched.Range{Lo: int64(s.bounds[lo]), Hi: int64(s.bounds[hi])}
 }
 
-// edges is the edges of some blocks.
+// edges returns the edges of some blocks.
 func (s spread) edges(lo, hi int64) sched.Range {
 	r := s.rows(lo, hi)
 	return sched.Range{Lo: int64(s.starts[r.Lo]), Hi: int64(s.starts[r.Hi])}
 }
 
-// slice is a use of the part of data that a range has, with so many bytes for each of it and for
-// more behind it.
+// slice returns the use of the part of data that belongs to a range, with each bytes per element, and
+// more elements behind it.
 func slice(d graph.DataID, a graph.Access, r sched.Range, each, more int64) graph.Use {
 	return graph.Use{Data: d, Access: a, Offset: each * r.Lo, Bytes: each * (r.Len() + more)}
 }
@@ -286,8 +286,8 @@ func (j *RankJob) work(lo, hi int64) graph.Work {
 	return graph.Work{Ops: 2 * edges, Bytes: bytes, Unit: graph.FP64}
 }
 
-// cost puts operations and bytes together, as cores have them: in the time of a byte from memory
-// a core does about four operations.
+// cost combines operations and bytes in one number: a core does about four operations in the time that
+// a byte from memory takes.
 func cost(w graph.Work) float64 { return w.Ops + 4*w.Bytes }
 
 // Place remembers how many devices there are.
@@ -297,8 +297,8 @@ func (j *RankJob) Place(m *machine.Machine) error {
 	return err
 }
 
-// Grain is how many blocks make a task at least: a device has one for each step, since all tasks
-// of a step wait for all of the one before.
+// Grain is the least number of blocks of a task: each device gets one task per step, since all tasks
+// of a step wait for all tasks of the one before.
 func (j *RankJob) Grain() int64 { return int64((j.blocks() + j.devices - 1) / j.devices) }
 
 // Whole is all steps as one task.
@@ -383,8 +383,8 @@ func (j *RankJob) Bind() []weft.Binding {
 	return out
 }
 
-// Given is what each node gives along an edge of weight one behind the last step, in the job's
-// own memory: its rank but for a factor, divided by the weights of its edges.
+// Given returns the rank that each node gives along an edge of weight one after the last step, in the
+// job's own memory: its rank, up to a common factor, divided by the weight of its edges.
 func (j *RankJob) Given() []float64 { return j.given }
 
 // Ranks are the ranks of all nodes, which have a sum of one.
@@ -402,8 +402,8 @@ func (j *RankJob) Ranks() []float64 {
 	return j.ranks
 }
 
-// Residual is the sum of what ranks changed by in the last step, relative to their sum. All ranks
-// together are off by no more than twice it, divided by 1 - damping.
+// Residual is the sum of the changes of ranks in the last step, relative to the sum of ranks. The sum
+// of the errors of all ranks is at most twice the residual, divided by 1 - damping.
 func (j *RankJob) Residual() float64 {
 	change, sum := 0., 0.
 	for _, c := range j.changes {

@@ -115,7 +115,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// Shipped graphs have the nodes and edges that are known, and a file is what it was.
+// Shipped graphs have their known numbers of nodes and edges, and a file gives the graph in it.
 func TestOpen(t *testing.T) {
 	for name, want := range map[string][2]int{"karate": {34, 2 * 78}, "miserables": {77, 2 * 254}, "davis": {32, 2 * 89}} {
 		g := open(t, name)

@@ -46,8 +46,8 @@ func ranges(t testing.TB, j workload.Job, n int, equalRows bool) []sched.Range {
 	return p.Ranges
 }
 
-// Blocks with equal numbers of edges keep eight devices busy for more than 90 % of the time, where
-// as many rows for each leave most of them waiting for the first, which has the most edges.
+// Blocks with equal numbers of edges keep eight devices busy for more than 90 % of the time. With equal
+// numbers of rows, most devices wait for the first, which has the most edges.
 func TestSkew(t *testing.T) {
 	for _, c := range []network.Config{
 		{Problem: network.PageRank, Nodes: 1 << 13, Steps: 4, Seed: 1},

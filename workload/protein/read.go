@@ -113,10 +113,10 @@ type atom struct {
 // of the PDB archive have a sixth of them.
 const maxAtoms = 1 << 21
 
-// collected is what was read of a file: the C-alpha atoms of the model that is wanted.
+// collected holds what was read of a file: the C-alpha atoms of the wanted model.
 type collected struct {
-	model  int         // that is wanted
-	any    bool        // none is wanted more than others: it is that of the first atom
+	model  int         // the wanted one
+	any    bool        // no model is wanted by number: the first atom's is taken
 	models map[int]int // atoms by model
 	atoms  []atom
 	most   int               // of them
@@ -127,7 +127,7 @@ func newCollected(model int) *collected {
 	return &collected{model: model, any: model == 0, most: maxAtoms, models: make(map[int]int), names: make(map[string]string)}
 }
 
-// name is a text of a file, apart from the memory of that.
+// name returns a copy of a text of a file, so that the file's memory is not kept.
 func (c *collected) name(text []byte) string {
 	if s, ok := c.names[string(text)]; ok {
 		return s

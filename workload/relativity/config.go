@@ -56,7 +56,7 @@ const (
 
 var problems = []string{Orbits, Light, Boosts, Bodies}
 
-// things are what problems have a number of.
+// things are the names of the particles that a problem counts.
 var things = map[string]string{Orbits: Orbits, Light: "rays", Boosts: Boosts, Bodies: Bodies}
 
 // Problems are the names a Config may have as its Problem.
@@ -77,7 +77,7 @@ const (
 	maxStates = 1 << 25 // bodies times steps, all of which are kept
 	// maxBodySteps is the most steps of bodies, each of which is a task for every device.
 	maxBodySteps = 1 << 12
-	// rayTurns is the number of half turns that a ray may do.
+	// rayTurns is the most half turns of a ray.
 	rayTurns = 16
 )
 
@@ -160,9 +160,9 @@ func (c Config) validOrbits() error {
 	return nil
 }
 
-// rounds is the number of steps that an orbit or a ray takes at most. With a fixed step a turn takes
-// somewhat more than its steps, since they are counted for Newton's orbit. Light of an impact
-// parameter that differs from [Critical] at all circles less than 8 times.
+// rounds is the most steps of an orbit or a ray. With a fixed step a turn takes somewhat more than
+// Steps, because these divide a turn of Newton's orbit. Light circles less than 8 times for every
+// float64 that differs from [Critical].
 func (c Config) rounds() int {
 	switch {
 	case c.Problem == Light:

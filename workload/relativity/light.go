@@ -15,20 +15,20 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// Numbers of a ray behind it: its angle, the radius where it is closest, the drift of its
-// invariant, whether it escaped and whether it was captured, and steps.
+// rayOut is the number of results of a ray: its angle, its closest radius, the drift of its invariant,
+// whether it escaped, whether it was captured, and its steps.
 const rayOut = 6
 
 // Critical is the impact parameter below which light is captured, 3√3: at it light circles at
 // radius 3, the photon sphere.
 const Critical = 5.196152422706632
 
-// Ray is what became of light that came from far away.
+// Ray is the result for one ray of light that came from far away.
 type Ray struct {
-	// Deflection is by how much the direction changed, beyond 2π where the ray circled; of one that
-	// was captured it is the angle to the last point outside of the horizon, less π.
+	// Deflection is the change of direction in radians, above 2π if the ray circled. For a captured
+	// ray it is the angle to the last point outside of the horizon, less π.
 	Deflection float64
-	Closest    float64 // radius; of a ray that was captured that of the last point outside
+	Closest    float64 // least radius; for a captured ray, the radius of its last point outside
 	Drift      float64 // the largest change of the invariant of all steps, relative to it
 	Escaped    bool
 	Captured   bool // a ray that did neither used all steps
@@ -56,9 +56,9 @@ func Bend(ctx context.Context, rt *weft.Runtime, impacts []float64, steps int) (
 	return j.Rays(), nil
 }
 
-// Deflection is by how much light with an impact parameter above [Critical] is deflected, by
-// elliptic integrals, exact to some 14 digits of the angle, fewer close to Critical. Far away it
-// is 4/b. Another impact parameter is an error that wraps [ErrConfig].
+// Deflection returns the deflection in radians of light with an impact parameter above [Critical], by
+// elliptic integrals: exact to some 14 digits, fewer close to Critical. For a large impact parameter
+// b it is about 4/b. One that is not above Critical is an error that wraps [ErrConfig].
 func Deflection(impact float64) (float64, error) {
 	if !(impact > Critical) || math.IsInf(impact, 1) {
 		return 0, fmt.Errorf("relativity: impact parameter %v: %w: it must be finite and above 3√3 = %.4f, or light is captured", impact, ErrConfig, Critical)
@@ -115,8 +115,8 @@ var lightKernel = signature.Of(signature.Kernel{
 	}
 })
 
-// ray is a point of a ray: u is the impact parameter over the radius, w its derivative by the
-// angle.
+// ray is a point of a ray: u is the impact parameter divided by the radius, and w the derivative of u
+// by the angle.
 type ray struct{ u, w float64 }
 
 // turnRay is one step of Runge and Kutta of u″ = k u² − u.

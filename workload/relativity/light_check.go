@@ -22,8 +22,8 @@ func (j *LightJob) Check() error {
 	})
 }
 
-// within is by how much numbers of a ray may be off: the error of a method of order four, which
-// grows the closer a ray comes to the one that circles for ever.
+// within is the relative error that the numbers of a ray may have: that of a method of order four,
+// which grows as a ray comes closer to the one that circles for ever.
 func (j *LightJob) within(b float64) float64 {
 	h := math.Pi / float64(j.c.Steps)
 	return (1e-13 + h*h*h*h/2) / math.Abs(1-Critical/b)
@@ -70,7 +70,7 @@ func passing(b float64) (deflection, closest float64) {
 	return 4/math.Sqrt(2*wide)*(full-part) - math.Pi, 1 / middle
 }
 
-// carlson is Carlson's integral R_F by doubling, for numbers of which one at most is zero.
+// carlson is Carlson's integral R_F by doubling, for numbers of which at most one is zero.
 func carlson(x, y, z float64) float64 {
 	for range 100 {
 		mean := (x + y + z) / 3
@@ -86,8 +86,8 @@ func carlson(x, y, z float64) float64 {
 	return math.NaN()
 }
 
-// captured is the angle at which a ray with an impact parameter below Critical has a reciprocal
-// radius.
+// captured returns the angle at which a ray with an impact parameter below Critical reaches a given
+// reciprocal radius.
 func captured(b, end float64) (angle float64) {
 	const parts = 2048
 	half := end / parts / 2
@@ -100,7 +100,8 @@ func captured(b, end float64) (angle float64) {
 	return angle
 }
 
-// Misses is nothing but what the error of the method hides.
+// Misses says above which error Check finds every wrong number. The error of the method hides smaller
+// ones.
 func (j *LightJob) Misses() []workload.Miss {
 	return []workload.Miss{{What: fmt.Sprintf("one number of a ray far away off by more than %.2g", 4*j.within(math.Inf(1))), Chance: 0}}
 }

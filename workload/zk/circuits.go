@@ -36,8 +36,8 @@ const (
 	Member = "merkle"
 )
 
-// circuit is a circuit that is shipped, by the constraints of its smallest unit and by what makes
-// one with a number of units.
+// circuit is a shipped circuit: the constraints of its smallest unit, and functions that make it with a
+// number of units.
 type circuit struct {
 	name string
 	unit int // constraints
@@ -69,7 +69,7 @@ func findCircuit(name string) (*circuit, error) {
 	return &circuits[i], nil
 }
 
-// units is how many there are in a number of constraints, and one at least.
+// units returns the number of units in a number of constraints, at least one.
 func (c *circuit) units(constraints int) int { return max(1, constraints/c.unit) }
 
 // Compile compiles a circuit of gnark to constraints of rank 1 over BN254.
@@ -199,7 +199,7 @@ type memberCircuit struct {
 	Root   frontend.Variable     `gnark:",public"`
 }
 
-// newMember is the circuit of leaves with that many levels together, about.
+// newMember returns the circuit of leaves that have about so many levels together.
 func newMember(units int) *memberCircuit {
 	depth := min(units, maxDepth)
 	n := units / depth

@@ -22,7 +22,7 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// counter is a source of random numbers that are none.
+// counter counts instead of drawing random numbers.
 type counter struct{ n byte }
 
 func (c *counter) Read(b []byte) (int, error) {
@@ -233,7 +233,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// tasksOf is how many tasks devices have executed.
+// tasksOf returns the number of tasks that devices have executed.
 func tasksOf(rt *weft.Runtime) (n int64) {
 	for _, d := range rt.Metrics().Devices {
 		n += int64(d.Tasks)
@@ -241,7 +241,7 @@ func tasksOf(rt *weft.Runtime) (n int64) {
 	return n
 }
 
-// What is wrong with a witness or a key is said before devices work, and without secrets.
+// An error in a witness or a key is reported before devices work, and without secrets.
 func TestRefused(t *testing.T) {
 	s := shipped(t, Chain, 1, 5)
 	rt := workloadtest.Open(t, 1, Funcs())

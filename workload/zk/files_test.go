@@ -134,7 +134,7 @@ func TestWrongKeys(t *testing.T) {
 	refused("no circuit", circuitFile)
 }
 
-// Witnesses in JSON are what was written, in several forms.
+// A witness read from JSON has the values that were written, in several forms.
 func TestWitness(t *testing.T) {
 	compiled, w, err := Shipped(Member, 1400, 4)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
-// perDevice is how many constraints of a proof there are for each device that takes part.
+// perDevice is the number of constraints of a proof for each device that takes part.
 const perDevice = 10_000
 
 // sum is one of the five sums of points times scalars that a proof has.
@@ -41,11 +41,11 @@ const (
 // shape is the size of a proof and how it is cut.
 type shape struct {
 	constraints int
-	log         int // of the roots of unity
+	log         int // of the number of roots of unity, to base 2
 	sums        [numSums]sum
-	per         int // perDevice but in tests
-	// What Place says: how many devices there are, the most cores that one has, which devices
-	// alone take part, nil for any, and whether all compute in host memory.
+	per         int // perDevice, unless a test sets it
+	// Set by Place: the number of devices, the most cores of one, the names of the devices that take
+	// part (nil for any), and whether all devices compute in host memory.
 	devices, cores int
 	only           []string
 	hosted         bool
@@ -66,8 +66,8 @@ func newShape(constraints, log int, points [numSums]int) shape {
 // size is the number of roots of unity.
 func (s *shape) size() int { return 1 << s.log }
 
-// Place tells the devices there are. Where fewer than all take part, GPUs go first. One that
-// works alone is chosen when the work is cut.
+// Place takes note of the devices. If fewer than all take part, GPUs go first. If one device is enough,
+// it is chosen when the work is cut.
 func (s *shape) Place(m *machine.Machine) error {
 	s.devices, s.cores, s.only, s.hosted = len(m.Devices), 1, nil, true
 	for _, d := range m.Devices {
@@ -86,7 +86,7 @@ func (s *shape) Place(m *machine.Machine) error {
 	return nil
 }
 
-// rank is 0 for devices that are to take part first.
+// rank orders devices: those with rank 0 take part first.
 func rank(d machine.Device) int {
 	switch d.Kind {
 	case machine.Discrete:
@@ -97,22 +97,21 @@ func rank(d machine.Device) int {
 	return 1
 }
 
-// Rule says how many devices take part at most.
+// Rule says how many devices take part at most, and why.
 func (s *shape) Rule() string {
 	return fmt.Sprintf("one device for each %d constraints: at most %d of %d", s.per, s.shares(), max(s.devices, 1))
 }
 
-// finer is how many times finer than one share for each device the constraints are cut where
-// all devices may take part.
+// finer is the number of pieces that each device's share is cut into where all devices may take part.
 const finer = 8
 
-// shares is how many devices take part at most: one for each 10,000 constraints.
+// shares returns the most devices that take part: one for each 10,000 constraints.
 func (s *shape) shares() int {
 	return min((s.constraints+s.per-1)/s.per, max(s.devices, 1))
 }
 
-// Items are the constraints. Each share of them is a device's at least, where there are fewer
-// shares than devices.
+// Items are the constraints. If fewer devices take part than there are, a range is at least a whole
+// share, so that there are no more ranges than shares.
 func (s *shape) Items() sched.Items {
 	k := s.shares()
 	if k >= s.devices {
@@ -121,12 +120,12 @@ func (s *shape) Items() sched.Items {
 	return sched.Items{Extent: int64(s.constraints), Align: int64((s.constraints + k - 1) / k)}
 }
 
-// Grain is most of a share: sums of few points take longer for each.
+// Grain is three quarters of a share: sums of few points take longer per point.
 func (s *shape) Grain() int64 {
 	return int64(max(1, s.constraints*3/(4*s.shares())))
 }
 
-// multiply is how many operations on 32-bit integers a product of scalars or coordinates takes.
+// multiply is the number of 32-bit integer operations of a product of scalars or coordinates.
 const multiply = 2 * 136
 
 // transformWork is the work of transforms.
@@ -274,8 +273,8 @@ func (s *shape) transforms(b *placed) graph.DataID {
 	return h
 }
 
-// between is which of two buffers a transform may begin with that ends in the first, and the
-// other one.
+// between returns the buffer in which a transform must begin so that it ends in target, and the other
+// buffer.
 func (s *shape) between(target, workspace int) (from, other int) {
 	if ntt.Passes(s.log)%2 == 0 {
 		return target, workspace

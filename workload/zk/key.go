@@ -135,7 +135,7 @@ const (
 // maxFile is the most bytes of a file of keys.
 const maxFile = 1 << 36
 
-// setup is what the file of that name says.
+// setup is the content of the file of that name.
 type setup struct {
 	ForTestsOnly bool              `json:"for_tests_only"`
 	Why          string            `json:"why"`

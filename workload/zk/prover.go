@@ -148,7 +148,7 @@ type proving struct {
 	shape
 	p *Prover
 	s *solved
-	// made is what transforms make in host memory: a, b and c on the coset and the quotient.
+	// made holds the results of transforms in host memory: a, b and c on the coset, and the quotient.
 	made [4][]fr.Element
 	// Partial sums, by the positions of the sums.
 	sums1 [numSums][]bn254.G1Affine

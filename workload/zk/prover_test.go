@@ -59,7 +59,7 @@ func (s *statement) public(t testing.TB) fr.Vector {
 	return w.Vector().(fr.Vector)
 }
 
-// given has a prover use certain r and s.
+// given sets fixed values for the random r and s of a prover.
 func given(p *Prover) {
 	p.draw = func() (r, s fr.Element, err error) {
 		r.SetUint64(12345)

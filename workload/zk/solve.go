@@ -29,7 +29,7 @@ type solved struct {
 	a, b, c []fr.Element // on the roots of unity
 	// wires are values of wires: of those with points in A, in B, and in K.
 	wires       [3][]fr.Element
-	all         []fr.Element // that the others are of
+	all         []fr.Element // all wires, which the others are taken from
 	commitments []bn254.G1Affine
 	knowledge   bn254.G1Affine
 }
@@ -190,7 +190,7 @@ func notPrivate(r1cs *cs.R1CS, committed constraint.Groth16Commitments) []bool {
 	return out
 }
 
-// wiresOf is how many wires a circuit has.
+// wiresOf returns the number of wires of a circuit.
 func wiresOf(r1cs *cs.R1CS) int {
 	return r1cs.GetNbPublicVariables() + r1cs.GetNbSecretVariables() + r1cs.NbInternalVariables
 }

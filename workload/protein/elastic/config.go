@@ -48,8 +48,8 @@ const defaultModes = 20
 // to 3000 residues have their 20 slowest modes after fewer.
 var mostSteps = map[string]int{Gaussian: 600, Anisotropic: 1500}
 
-// spareSteps is how many modes of equal eigenvalues are expected at most. Of few modes all may
-// be equal: smallNetwork is how many are few.
+// spareSteps is the largest number of equal eigenvalues that are expected, each of which takes a step
+// more. In a network of at most smallNetwork modes all may be equal.
 const (
 	spareSteps   = 4
 	smallNetwork = 8
@@ -133,9 +133,9 @@ func (c Config) Bytes() float64 {
 	return c.bytes(c.Residues, pairs)
 }
 
-// bytes is the host memory of a network of some residues with some pairs of neighbours: lists of
-// those, which may have twice the room they need, the matrix, and a vector for each step, once more
-// for the check, with its sums.
+// bytes is the host memory of a network with some residues and pairs of neighbours: lists of pairs,
+// with room for twice as many, the matrix, and a vector for each step, twice because of the check,
+// with its sums.
 func (c Config) bytes(residues int, pairs float64) float64 {
 	n, each := residues*c.perResidue(), float64(c.perResidue())
 	entries := 2*pairs + float64(residues)

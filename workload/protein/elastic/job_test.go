@@ -102,7 +102,7 @@ func TestJobEqual(t *testing.T) {
 			}
 		}
 	}
-	// Of six equal modes too few steps find some, and the check says that it does not see the others.
+	// Too few steps find only some of six equal modes, and the check says that it cannot see the rest.
 	few := run(t, rt, elastic.Config{Residues: 7, Steps: 4})
 	if _, err := few.Modes(); !errors.Is(err, elastic.ErrUnfinished) {
 		t.Errorf("seven residues in %s: error %v", few.Name(), err)
@@ -119,8 +119,8 @@ func TestJobEqual(t *testing.T) {
 	}
 }
 
-// A cutoff at which parts of a structure can move for nothing is a mistake of the caller, and the
-// result no wrong one.
+// A cutoff at which parts of a structure can move freely is an error of the caller, not a wrong
+// result.
 func TestJobLoose(t *testing.T) {
 	rt := workloadtest.Open(t, 2, elastic.Funcs())
 	j := run(t, rt, elastic.Config{Structure: "1CRN", Network: elastic.Anisotropic, Cutoff: 5})

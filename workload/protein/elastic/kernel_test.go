@@ -56,8 +56,8 @@ func BenchmarkProject(b *testing.B) {
 	}
 }
 
-// A network that needs more memory than there is is refused before it is made, and what it is
-// said to need holds it.
+// A network that needs more memory than there is is refused before it is made, and its stated need is
+// enough to hold it.
 func TestMemory(t *testing.T) {
 	defer func() { enough = host.Enough }()
 	refused := errors.New("too little")

@@ -111,8 +111,8 @@ func (j *Job) moreSteps() int {
 	return min(2*j.steps, 2*(j.matrix.Rows()-j.zeros), maxSteps)
 }
 
-// Unfinished is the error of Modes if fewer modes than were asked for converged in the last run, or
-// if the network has modes that cost nothing, which its cutoff makes.
+// Unfinished returns the error of Modes if fewer modes than asked for converged in the last run, or if
+// the network, because of its cutoff, has motions that cost no energy.
 func (j *Job) Unfinished() error {
 	if _, err := j.Modes(); errors.Is(err, ErrUnfinished) || errors.Is(err, ErrConfig) {
 		return err

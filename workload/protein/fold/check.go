@@ -13,19 +13,19 @@ const (
 	checkSteps    = 100 // that the reference takes
 	checkReplicas = 4   // of a group, by the reference
 
-	// tailSteps is the largest number of steps that are taken again: on one core, by the
-	// portable kernel. Devices other than processors round differently, which grows: from a
-	// straight chain, whose bends are the least stable, to millionths of an angstrom in so many
-	// steps, where roundedBy is let pass. More could not be compared.
+	// tailSteps is the most steps that are taken again, on one core, by the portable kernel. Devices
+	// other than processors round differently, and the difference grows with the steps: from a straight
+	// chain, whose bends are the least stable, to millionths of an angstrom in this many steps, while
+	// roundedBy angstrom are allowed. After more steps a comparison would tell nothing.
 	tailSteps = 1000
 	roundedBy = 1e-3
 )
 
-// Check compares what was computed with the reference, which is independent of the kernels: the
-// energies and observables of all replicas after the last round, the first of its last thousand
-// steps for some replicas, and then all of those for a group of them, by the portable form of the
-// kernel: bit by bit, but where other devices than those of the cpu backend took part, which may be
-// off by a thousandth of an angstrom.
+// Check compares results with the reference, which is independent of the kernels: the energies and
+// observables of all replicas after the last round, and the first of its last thousand steps for some
+// replicas. The portable kernel then takes all of those steps again for one group of replicas. They
+// must agree bit by bit, or within a thousandth of an angstrom if a device of another backend than
+// cpu took part.
 func (r *Run) Check() error {
 	last := r.Rounds() - 1
 	if err := workload.Sweep(r.c.Replicas, func(lo, hi int) error {

@@ -27,13 +27,13 @@ layout(push_constant) uniform Params {
 const uint Lanes = 8, Span = 4, Rungs = 3, Quantities = 4, Words = (BEADS + 31) / 32;
 const double Pi = 3.14159265358979323846LF;
 
-// Where the tables are, as type tables has them.
+// The offsets of the tables, in the order of type tables.
 uint terms = bonds + angles + dihedrals;
 uint chainAt = terms + beads + 1 + contacts, withAt = chainAt + beads;
 uint xyzAt = terms + dihedrals + contacts, sizeAt = xyzAt + 3 * beads;
 
-// The beads of the replica, and the forces of terms on the three behind the bead they begin at:
-// in a step those, and at the end what each bead adds to the energy and to the contacts.
+// The beads of the replica, and tails: in a step, the forces of terms on the three beads behind the
+// first of the term; at the end, the contribution of each bead to the energy and to the contacts.
 shared double xs[BEADS], ys[BEADS], zs[BEADS], tails[9 * BEADS];
 uint me = gl_LocalInvocationID.x;
 
@@ -103,7 +103,7 @@ dvec3 normal(uint replica, uvec2 at) {
 	return dvec3(r1 * turnOf(unit(w.y)), r2 * turnOf(unit(w.w)).x);
 }
 
-// find is where a bead is among n that are in order, n if it is not.
+// find returns the index of a bead among n that are in order, or n if it is not there.
 uint find(uint from, uint n, uint bead) {
 	uint lo = 0, hi = n;
 	while (lo < hi) {
@@ -234,8 +234,8 @@ dvec3 force(dvec3 x, bool own, uint repels[Words]) {
 	return f;
 }
 
-// partOf is what the bead adds to the energy, with terms that begin at it and pairs with beads
-// behind it, and to the contacts that are formed.
+// partOf returns the contribution of the bead to the energy, by terms that begin at it and pairs with
+// beads behind it, and to the number of contacts that are formed.
 dvec2 partOf(uint repels[Words]) {
 	dvec3 on[4], x = place(me);
 	dvec2 sum = dvec2(pull(on), 0);

@@ -146,7 +146,7 @@ struct Terms {
 	u32 has; // bits
 };
 
-// find is where bead i is among n that are in order, n if it is not.
+// find returns the index of bead i among n that are in order, or n if it is not there.
 INLINE u32 find(const int *first, u32 n, u32 i) {
 	u32 lo = 0, hi = n;
 	while (lo < hi) {
@@ -269,13 +269,13 @@ INLINE bool apart(const Chain &c, u32 i, u32 j) {
 	return true;
 }
 
-// Motion is how a replica moves.
+// Motion holds the constants of a replica's motion.
 struct Motion {
 	double half, c1, noise;
 	u32 seed, replica;
 };
 
-// drift moves a bead by a step and returns where it is.
+// drift moves a bead by a step and returns its new position.
 INLINE Vector drift(const Motion &m, Vector x, Vector &v, Vector f, u32 i, u64 step) {
 	Vector g = normal(m.seed, i, m.replica, step);
 	v = v + m.half * f;
@@ -284,8 +284,8 @@ INLINE Vector drift(const Motion &m, Vector x, Vector &v, Vector f, u32 i, u64 s
 	return x + m.half * v;
 }
 
-// bond is the force that beads before i have on it by their terms: tail[k] has those on the bead
-// k+1 behind.
+// bond returns the force on bead i of the terms that begin before it: tail[k] holds the force of each
+// bead's terms on the bead k+1 behind it.
 INLINE Vector bond(Vector *const tail[3], u32 i) {
 	Vector f = {0, 0, 0};
 	for (u32 k = 0; k < 3; k++)
@@ -294,8 +294,8 @@ INLINE Vector bond(Vector *const tail[3], u32 i) {
 	return f;
 }
 
-// Part is what bead i adds to the energy, with terms that begin at it and pairs with beads behind
-// it, and to the contacts that are formed.
+// Part is the contribution of bead i to the energy, by terms that begin at it and pairs with beads
+// behind it, and to the number of contacts that are formed.
 struct Part {
 	double energy, formed;
 };
@@ -383,7 +383,7 @@ INLINE void observe(const Chain &c, const Vector *x, const Part *parts, double *
 	seen[0] = energy, seen[Lanes] = formed / c.contacts, seen[2 * Lanes] = root(gyration / n), seen[3 * Lanes] = root(off / n);
 }
 
-// Replica is where a replica is in the memory of its group.
+// Replica points to the data of a replica in the memory of its group.
 struct Replica {
 	const double *ladder, *before;
 	double *after, *seen;

@@ -67,13 +67,13 @@ func (c counts) kernel() *graph.Kernel {
 	return longKernel
 }
 
-// vulkanRounds is how many rounds all loops of an invocation have together before lavapipe ends
-// them.
+// vulkanRounds is the number of rounds, of all loops of an invocation together, after which lavapipe
+// ends them.
 const vulkanRounds = 65_535
 
-// vulkanSteps is how many steps a launch has at most where Vulkan devices take part, by the loops
-// of fold.comp: of contacts and of all beads before the first step and behind the last, and of two
-// contacts or four beads in every step, with one that is not complete.
+// vulkanSteps is the most steps of a launch where Vulkan devices take part, so that the loops of
+// fold.comp stay below vulkanRounds: over contacts and all beads before the first step and after the
+// last, and over pairs of contacts and fours of beads in every step, rounded up.
 func (c counts) vulkanSteps() int {
 	outside := c.beads*(c.degree+8) + c.degree + 256
 	return (vulkanRounds - outside) / (c.degree/2 + c.beads/4 + 16)

@@ -2,8 +2,8 @@ package fold
 
 import "github.com/weft-run/weft"
 
-// Round is the work of a round as Do gives it to a runtime, without its memory, and how many rounds
-// there are. The steps of a round follow one another.
+// Round returns the work of a round as Do gives it to a runtime, without its memory, and the number of
+// rounds. The steps of a round follow one another.
 func (r *Run) Round() (work weft.Divisible, times float64) {
 	round := r.round(r.c.Every)
 	work = weft.Divisible{Items: round.items(), Whole: round.task(0, int64(r.groups)), Graph: round.graph}

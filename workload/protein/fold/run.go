@@ -64,9 +64,9 @@ type Run struct {
 	observed [][seenCount][lanes]float64
 	plans    map[int]*weft.Plan // by steps
 	most     int                // steps of a launch
-	verified weft.Report        // of all launches, what was verified of them
+	verified weft.Report        // what was verified, over all launches
 
-	// The rounds that Rate is of: those of this process but the first, which brings kernels and
+	// The rounds that Rate counts: those of this process without the first, which brings kernels and
 	// tables to devices, unless it is the only one.
 	computed int // their steps, of each replica
 	took     time.Duration
@@ -164,8 +164,8 @@ func (r *Run) Structure() *protein.Structure { return r.structure }
 // stepsOf is the number of steps of a round.
 func (r *Run) stepsOf(round int) int { return min(r.c.Every, r.c.Steps-round*r.c.Every) }
 
-// parts are the steps of the launches of a round: one, or several of as many as a launch may have.
-// The last of the last round has so few that Check can take them again from the state before.
+// parts returns the number of steps of each launch of a round: one launch, or several if a launch may
+// not have so many. The last launch of all is so short that Check can repeat it from the state before.
 func (r *Run) parts(round int) []int {
 	var out []int
 	left, tail := r.stepsOf(round), 0
@@ -315,8 +315,8 @@ func (r *Run) launch(ctx context.Context, rt *weft.Runtime, i, steps int) error 
 	return nil
 }
 
-// nowhere errs for a replica without an energy after a step, whose beads are nowhere: a GPU's
-// kernel can not.
+// nowhere errs if a replica has no finite energy after a step, because its beads have no positions:
+// kernels on a GPU cannot return an error.
 func (r *Run) nowhere(step uint64) error {
 	n := 3 * r.model.Beads()
 	for k := range r.c.Replicas {
@@ -415,8 +415,8 @@ func (r *Run) Folded(rounds int) []Frame {
 // Exchanges is how many pairs of replicas were asked to exchange temperatures, and how many did.
 func (r *Run) Exchanges() (asked, done int) { return int(r.asked[0]), int(r.asked[1]) }
 
-// Rate is the steps of replicas a second of the rounds that Do ran, but for the first, which brings
-// kernels to devices, unless it is the only one.
+// Rate is the steps of replicas per second in the rounds that Do ran. The first round does not count,
+// because it brings kernels to devices, unless it is the only one.
 func (r *Run) Rate() float64 {
 	if r.took == 0 {
 		return 0

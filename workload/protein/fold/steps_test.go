@@ -26,10 +26,9 @@ func (r *Run) shake(by float64) {
 	}
 }
 
-// testSteps has a kernel for GPUs advance replicas by a round, whose state before and after it and
-// what is seen it returns: it must go where the reference goes and see what it sees, from straight
-// chains and from native ones, with chains of which two are in a block, one, and one with lists of
-// pairs.
+// testSteps has a kernel for GPUs advance replicas by a round. advance returns the state before and
+// after it, and the observables. Both must agree with the reference, from straight chains and from
+// native ones, with two chains to a block, with one, and with one that has lists of pairs.
 func testSteps(t *testing.T, advance func(t *testing.T, r *Run) (before, after [][lanes]float64, seen [][seenCount][lanes]float64)) {
 	for name, m := range map[string]*protein.Structure{"1CRN": open(t, "1CRN"), "BPTI": open(t, "BPTI"), "1UBI": open(t, "1UBI")} {
 		for _, by := range []float64{0, 0.2} {

@@ -19,8 +19,8 @@ type tables struct {
 	chain  []int32   // of each bead
 	xyz    []float64 // native coordinates
 
-	// For GPUs: contact k of bead i, either way, is at k*beads + i. Where a bead has fewer than
-	// degree, its square is zero and the bead another one.
+	// For GPUs: contact k of bead i, listed at both of its beads, is at k*beads + i. A bead with fewer
+	// contacts than degree has entries of square zero for the rest, which name any other bead.
 	allWith  []int32
 	allSize2 []float64
 }

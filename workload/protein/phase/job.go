@@ -70,7 +70,7 @@ type Job struct {
 	picked    sample // of the last Check
 }
 
-// New reads or makes the structure. It errs where that needs more memory than is available.
+// New reads or makes the structure. It errs if the states need more memory than is available.
 func New(c Config) (*Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

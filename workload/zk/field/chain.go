@@ -22,8 +22,8 @@ func b(i int) string      { return fmt.Sprintf("%%%d", 2*Words+i) }
 // immediate is a word as PTX writes it.
 func immediate(word string) string { return strings.TrimSuffix(word, "u") }
 
-// carries is the suffix of operation i of n, of which the first takes no carry and the last
-// leaves none.
+// carries returns an operation's name with its suffix, for operation i of n: the first takes no carry,
+// and the last leaves none.
 func carries(name string, i, n int) string {
 	switch {
 	case i == 0:
@@ -54,9 +54,9 @@ func everySecond(x [Words]string, from int) (out [Words / 2]string) {
 	return out
 }
 
-// step adds a·y to the sum of two accumulators, of which odd stands one word higher than even,
-// and then the multiple of the prime that makes the lowest word zero. But for the first step,
-// what is in odd is of the step before: two words lower than it will be.
+// step adds a·y to the sum of two accumulators, where odd stands one word higher than even, and then
+// the multiple of the prime that makes the lowest word zero. Except in the first step, odd still has
+// its place of the step before, two words too low.
 func (c *chain) step(f Field, even, odd [Words]string, y string, first bool) {
 	var x, p [Words]string
 	for i := range Words {

@@ -14,7 +14,7 @@ import (
 	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
 )
 
-// The files that are committed are what the templates make.
+// The committed files are those that the templates make.
 func TestGenerated(t *testing.T) {
 	all, err := generate()
 	if err != nil {
@@ -138,7 +138,7 @@ func (f Field) samples(random int) (out []element) {
 	for range random {
 		var e element
 		for i := range e {
-			// Words of ones and of zeros are where carries go far.
+			// Carries go far through words of ones and of zeros.
 			switch e[i] = r.Uint32(); r.IntN(4) {
 			case 0:
 				e[i] = 0

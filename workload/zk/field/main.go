@@ -65,8 +65,8 @@ func (f Field) power(e int64) *big.Int {
 // Lower is the name for files and macros.
 func (f Field) Lower() string { return strings.ToLower(f.Name) }
 
-// Modulus is the prime, One is 1 in Montgomery form, Square is what brings a number into that
-// form, and Fermat is the exponent that inverts.
+// Modulus is the prime, One is 1 in Montgomery form, Square is the factor whose product with a number
+// is its Montgomery form, and Fermat is the exponent that inverts.
 func (f Field) Modulus() []string { return words(f.Prime) }
 func (f Field) One() []string     { return words(f.power(32 * Words)) }
 func (f Field) Square() []string  { return words(f.power(64 * Words)) }

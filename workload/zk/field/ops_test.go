@@ -2,7 +2,7 @@
 
 package main
 
-// ops are what headers have, in the order in which testdata computes them.
+// ops are the operations of the headers, in the order in which testdata computes them.
 var ops = []string{"add", "sub", "mul", "neg", "to_number", "power", "inverse", "doubled", "square", "same", "equal", "is_zero"}
 
 // expected is reference, and what follows from it.

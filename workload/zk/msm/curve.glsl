@@ -1,5 +1,5 @@
 // Points of BN254 with coordinates in a field F, which the includer defines: Fp for G1, Fp2 for
-// G2. It is what curve.cuh has.
+// G2. It has the same functions as curve.cuh.
 #include "../field/fp.glsl"
 
 // Fp2 is a + b u with u² = −1.

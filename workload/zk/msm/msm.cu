@@ -104,8 +104,8 @@ ENTRY msm_starts(const u32 *, const u32 *, u32 *, u32 *work, Params p) {
 	}
 }
 
-// scatter puts the points of a bucket next to one another. Counts then are where buckets end. In
-// which order points of a bucket stand depends on chance; their sum does not.
+// scatter puts the points of a bucket next to one another. Counts then hold the ends of buckets. The
+// order of points within a bucket depends on chance; their sum does not.
 ENTRY msm_scatter(const u32 *, const u32 *scalars, u32 *, u32 *work, Params p) {
 	if (ITEM >= p.points)
 		return;

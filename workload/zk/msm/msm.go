@@ -11,9 +11,9 @@
 // are added on the host. The result is a point of a finite group in affine coordinates, so its
 // bytes are the same for every cut and on every kind of device: class X.
 //
-// Ranges rather than windows of the scalars are what devices share: a window more or less for a
-// device of many is a coarse share, each device would need all points, and on two cores both
-// cuts take the same time.
+// Devices share ranges of points rather than windows of the scalars: with many devices one window more
+// or less is a coarse share, each device would need all points, and on two cores both cuts take the
+// same time.
 //
 // Files: msm.go (calls), bases.go (resident points), job.go (the job), sum.go (the tasks of a
 // sum in any graph), kernel.go (kernels for CPUs), gpu.go (steps for GPUs, whose kernels are in

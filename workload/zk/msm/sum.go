@@ -37,7 +37,7 @@ type Sum[P Point] struct {
 // maxParts is the largest number of partial sums that come home.
 const maxParts = 1 << 10
 
-// Align is the number of points of which ranges must begin at multiples.
+// Align returns the number of points that the beginnings of ranges must be multiples of.
 func Align(n int) int64 {
 	return int64(1) << bits.Len64(uint64(max(n-1, 0)/maxParts))
 }

@@ -56,8 +56,8 @@ func (j *Job) scales() (first, last int) {
 	return scaleNone, scaleNone
 }
 
-// passes are the passes over rows, as steps. Of the buffers, source has the elements, target
-// gets them at last, and the workspace is in between. order is that of the last.
+// passes returns the passes over rows as steps. source has the elements, target gets the result, and
+// workspace holds the elements in between. order is the order in which the last pass writes.
 func (j *Job) passes(p passParams, first, last, order int, source, target, tables, workspace int) (steps []graph.Step) {
 	all := j.lengths(p.size)
 	p.scale = first
@@ -141,15 +141,14 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	return b.Build()
 }
 
-// cutting builds the four steps. The transform is R rows of S elements, of which the n-th row
-// has those from n·S on.
+// cutting builds the four steps. The transform is R rows of S elements; row n has those from n·S on.
 type cutting struct {
 	job                         *Job
 	b                           *graph.Builder
 	ranges                      []sched.Range // of rows
 	elements, tables, transform graph.DataID
-	// Of each range: the transforms of its columns, with what belongs to a row together, and the transforms of its
-	// rows, with what belongs to a place together.
+	// For each range: the transforms of its columns, with the elements of a row together, and the
+	// transforms of its rows, with the elements at one place of all rows together.
 	between, done []graph.DataID
 }
 
@@ -159,7 +158,7 @@ func (c *cutting) logs() (rows, cols int) {
 	return rows, c.job.log - rows
 }
 
-// each is how many columns, and places in a row's transform, belong to a row of a range.
+// each returns the number of columns, and of places in a row's transform, per row of a range.
 func (c *cutting) each() int64 {
 	rows, cols := c.logs()
 	return 1 << (cols - rows)

@@ -66,7 +66,7 @@ func naive(x []fr.Element, t ntt.Transform) []fr.Element {
 	return out
 }
 
-// Short transforms are what the definition says, on one device and on three.
+// Short transforms agree with the definition, on one device and on three.
 func TestDefinition(t *testing.T) {
 	for _, devices := range []int{1, 3} {
 		rt := workloadtest.Open(t, devices, ntt.Funcs())
@@ -154,7 +154,7 @@ func TestGraphs(t *testing.T) {
 	}
 }
 
-// A transform and its inverse are nothing, and neither changes what it was given.
+// A transform followed by its inverse gives the elements back, and neither changes its input.
 func TestThereAndBack(t *testing.T) {
 	rt := workloadtest.Open(t, 2, ntt.Funcs())
 	x := elements(1 << 10)

@@ -22,21 +22,21 @@ var Pass = workload.With(graph.GoKernel("ntt.pass", 1, graph.All),
 var Move = workload.With(graph.GoKernel("ntt.move", moved),
 	workload.PTX(ptx, "ntt_move", 256, 256), workload.SPIRV(spirv, "ntt_move", 128, 128))
 
-// moved is how many elements an item of the Go code moves.
+// moved is the number of elements that an item of the Go code moves.
 const moved = 1 << 10
 
 // Size is the bytes of an element.
 const Size = fr.Bytes
 
-// passParams are the parameters of Pass. A row is one transform of 2^size elements, of which a
-// pass over 2^span elements has 2^(size-span) columns.
+// passParams are the parameters of Pass. A row is one transform of 2^size elements. A pass of
+// transforms of 2^span elements divides it into 2^(size-span) columns.
 type passParams struct {
 	size, span   int // logs
 	before       int // log of the product of the lengths of passes before
-	shift        int // log of how many such rows the whole transform has
-	first, count int // columns
-	from         int // the column that the elements before begin with
-	stride       int // elements from one of a column to the next
+	shift        int // log of the number of such rows in the whole transform
+	first, count int // the columns: the first, and their number
+	from         int // the first column of the source
+	stride       int // distance in elements from one element of a column to the next
 	rows, row    int // rows, and the number of the first
 	backward     int // 1 for an inverse transform
 	scale        int // scaling: one of those below
@@ -60,8 +60,8 @@ const (
 	orderColumns
 )
 
-// moveParams are the parameters of Move: rows of cols elements, each so many elements behind
-// the one before, from an element on.
+// moveParams are the parameters of Move: rows of cols elements. from and to are the elements with which
+// the first row begins, and the strides are the distances from one row to the next.
 type moveParams struct {
 	rows, cols       int
 	from, fromStride int
@@ -85,7 +85,7 @@ var kernels = []signature.Kernel{
 // words is the number of words of an element.
 const words = Size / 8
 
-// per is how many columns a group of Pass has.
+// per returns the number of columns of a group of Pass.
 func (p *passParams) per() int { return 1 << (logLocal - p.span) }
 
 // groups is the number of groups of a row.
@@ -153,11 +153,11 @@ type passer struct {
 	domain   *fft.Domain
 	order    []int        // the place at which gnark-crypto leaves element k
 	column   []fr.Element // the elements of some columns
-	twiddles []fr.Element // by which those of one column are multiplied, in their places
-	have     int          // the rest, of which twiddles has the powers; -1 for none
+	twiddles []fr.Element // factors of the elements of one column, in their places
+	have     int          // the column number (without its low bits) whose factors twiddles holds; -1 for none
 }
 
-// together is how many columns are read at a time, so that what memory gives is used.
+// together is the number of columns that are read at a time: 8 elements of 32 bytes fill cache lines.
 const together = 8
 
 var scratch workload.Scratch[fr.Element]
@@ -239,8 +239,8 @@ func (w *passer) columns(row, lo, hi int) {
 	}
 }
 
-// multiply multiplies the elements of a column by the powers of the root that its rest stands
-// for.
+// multiply multiplies the elements of a column by the powers of its root. rest is the column's number
+// without its low bits; columns with the same rest have the same root.
 func (w *passer) multiply(x []fr.Element, rest int) {
 	if w.have != rest {
 		base := w.roots.at(rest << (w.before + w.shift))

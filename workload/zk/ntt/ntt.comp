@@ -17,10 +17,10 @@ layout(std430, binding = 2) readonly buffer Tables { Fr tables[]; };
 layout(push_constant) uniform PassParams {
 	uint size, span; // logs
 	uint before; // log of the product of the lengths of passes before
-	uint shift; // log of how many such rows the whole transform has
-	uint first, count; // columns
-	uint from; // the column that the elements before begin with
-	uint stride; // elements from one of a column to the next
+	uint shift; // log of the number of such rows in the whole transform
+	uint first, count; // the columns: the first, and their number
+	uint from; // the first column of the source
+	uint stride; // distance in elements from one element of a column to the next
 	uint rows, row; // rows, and the number of the first
 	uint backward; // 1 for an inverse transform
 	uint scale; // scaling: one of those below

@@ -11,10 +11,10 @@ enum : u32 { OrderRows, OrderMixed, OrderColumns };
 struct PassParams {
 	unsigned size, span; // logs
 	unsigned before; // log of the product of the lengths of passes before
-	unsigned shift; // log of how many such rows the whole transform has
-	unsigned first, count; // columns
-	unsigned from; // the column that the elements before begin with
-	unsigned stride; // elements from one of a column to the next
+	unsigned shift; // log of the number of such rows in the whole transform
+	unsigned first, count; // the columns: the first, and their number
+	unsigned from; // the first column of the source
+	unsigned stride; // distance in elements from one element of a column to the next
 	unsigned rows, row; // rows, and the number of the first
 	unsigned backward; // 1 for an inverse transform
 	unsigned scale; // scaling: one of those below

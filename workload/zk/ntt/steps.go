@@ -6,14 +6,14 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// Passes is how many passes a transform of 2^log elements has on one device.
+// Passes returns the number of passes of a transform of 2^log elements on one device.
 func Passes(log int) int { return len((&Job{most: logLocal}).lengths(log)) }
 
-// Steps are a transform of 2^log elements within a task of the caller's, by a kernel that has
-// the implementations of [Pass] the caller wants. The buffers are given by their numbers among
-// the task's uses: source has the elements, target gets their transform, tables is what
-// [Tables] returns, and workspace is another buffer of as many elements. source may be target
-// if there are an even number of [Passes], and else workspace.
+// Steps returns the steps of a transform of 2^log elements within a task of the caller's. kernel has
+// those implementations of [Pass] that the caller wants. The buffers are given by their numbers among
+// the task's uses: source has the elements, target gets their transform, tables holds the result of
+// [Tables], and workspace is another buffer of as many elements. source may be the same as target if
+// the number of [Passes] is even, and the same as workspace if it is odd.
 func Steps(kernel *graph.Kernel, log int, t Transform, source, target, tables, workspace int) []graph.Step {
 	j := &Job{c: Config{Transform: t, Log: log}, log: log, most: logLocal}
 	first, last := j.scales()

@@ -42,7 +42,7 @@ func tables(log int, t Transform) []fr.Element {
 	return out
 }
 
-// lowBits is how many bits of an exponent are looked up first.
+// lowBits returns the number of low bits of an exponent, which index the first table of a pair.
 func lowBits(log int) int { return (log + 1) / 2 }
 
 // tableLen is the number of elements of tables.
