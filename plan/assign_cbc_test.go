@@ -30,7 +30,7 @@ var (
 // bound, so that this counts against Assign.
 const proof = 0.002
 
-// instance is one with what Assign and cbc found, a line of the file of -kept.
+// instance is an instance with the results of Assign and cbc: a line of the file that -kept names.
 type instance struct {
 	Seed    int     `json:"seed"`
 	Seconds int     `json:"seconds"` // that cbc had

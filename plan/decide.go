@@ -160,7 +160,7 @@ type weighing struct {
 	predictor Predictor
 	known     map[place]Estimate // answers of the predictor
 	options   []*Option
-	slab      []Option // for more of them
+	slab      []Option // memory for the next options
 	offers    int
 	pruned    int
 	unfit     map[string]string // reason by machine

@@ -321,7 +321,7 @@ func offOf(on *machine.Machine) off {
 // their errors to make an interval.
 const enoughErrors = 20
 
-// fewErrors is the factor that they are taken to be off by otherwise.
+// fewErrors is the factor by which predictions are assumed to be off if fewer were compared.
 const fewErrors = 10
 
 // alone predicts a job on one device that its workload was not measured on, on logarithms.

@@ -9,8 +9,8 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// dialectsOf returns what all kernels of a graph have code in, in the order of the first. It is nil
-// if none has any, as in simulations, or no two have the same.
+// dialectsOf returns the dialects that all kernels of a graph have code in, in the order of the first
+// kernel. It is nil if no kernel has code, as in simulations, or if they have no dialect in common.
 func dialectsOf(g *graph.Graph) (out []graph.Dialect) {
 	seen := make(map[*graph.Kernel]bool)
 	for id := range graph.TaskID(g.NumTasks()) {

@@ -20,8 +20,8 @@ func TestConformation(t *testing.T) {
 	}
 }
 
-// foldingOf is a protein with a job of so many operations for each step of a replica, which any device
-// runs, or those with code in some dialects only.
+// foldingOf returns a protein with one job, of 650 operations per residue, replica and step. Any device
+// runs it, or only those of some dialects.
 func foldingOf(p Protein, dialects ...graph.Dialect) Protein {
 	kernel := &graph.Kernel{Name: "steps", Impls: []graph.Impl{{Dialect: graph.Abstract}}}
 	if dialects != nil {

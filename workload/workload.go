@@ -273,9 +273,10 @@ func Feed(rt *weft.Runtime, j Job) (done func(), err error) {
 	}, nil
 }
 
-// Ruled is the optional ability of a job to bound by a rule of its own how many devices take part.
+// Ruled is the optional ability of a job to limit the number of devices that take part by its own
+// rule.
 type Ruled interface {
-	// Rule says in a few words what the rule is and what follows from it, after Place.
+	// Rule describes the rule and its result in a few words. It is valid after Place.
 	Rule() string
 }
 

@@ -12,8 +12,8 @@ import (
 // Gradient returns the values of a function of one expression at points, and its gradients
 // there, on the devices of a runtime that was opened with [Funcs] among its kernels. points has
 // a number for every variable of a point, in the order of [Function.Variables], and so have the
-// gradients. Points that are not whole, or none, are an error that wraps [ErrConfig]; values
-// that are not finite are none (see the package's comment).
+// gradients. An empty points, or one whose length is no multiple of the number of variables, is an
+// error that wraps [ErrConfig]; values that are not finite are no error (see the package's comment).
 func Gradient(ctx context.Context, rt *weft.Runtime, f *Function, points []float64) (values, gradients []float64, err error) {
 	if f != nil && f.Outputs() != 1 {
 		return nil, nil, fmt.Errorf("autodiff: a gradient of %s: %w: it is of one; Jacobian takes all", text.Count(f.Outputs(), "expression"), ErrConfig)

@@ -137,7 +137,7 @@ func TestDirections(t *testing.T) {
 	}
 }
 
-// What is computed twice is in a program once, and slots are used again.
+// A program computes equal values once, and reuses slots.
 func TestPrograms(t *testing.T) {
 	for _, c := range []struct {
 		expr                string
@@ -187,7 +187,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// What has no number is not one, and is named.
+// Values without a number are not finite, and the first point with one is named.
 func TestNotFinite(t *testing.T) {
 	f, err := Parse("1/x + log(y)", "x", "y")
 	if err != nil {

@@ -103,9 +103,8 @@ func (a Expr) Mul(b Expr) Expr { return binary(opMul, a, b) }
 // Div is a ÷ b.
 func (a Expr) Div(b Expr) Expr { return binary(opDiv, a, b) }
 
-// Pow is a to the power of b. Where b is an integer up to 1024 in size that is a product, where
-// it is a half of one it is a product of roots, and else exp(b·log a), which has no value for a
-// negative a.
+// Pow is a to the power of b: a product if b is an integer with |b| ≤ 1024, a product of roots if
+// 2b is such an integer, and otherwise exp(b·log a), which has no value for a negative a.
 func (a Expr) Pow(b Expr) Expr { return binary(opPow, a, b) }
 
 // Neg is −a.

@@ -65,7 +65,7 @@ func newFunction(variables []string, exprs []Expr) (*Function, error) {
 	return f, nil
 }
 
-// look errs for what is not computed.
+// look errs for an expression that is too large, a number that is not finite or an unlisted variable.
 func (f *Function) look(n *node, seen map[*node]bool) error {
 	if seen[n] {
 		return nil

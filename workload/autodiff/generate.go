@@ -29,7 +29,8 @@ const (
 	threads = 64
 )
 
-// kernel is the kernel of a pass for so much work.
+// kernel returns the kernel of pass i: one generated for it if generate is set, else one that runs
+// programs.
 func (p *program) kernel(i int, generate bool) *graph.Kernel {
 	ps := p.passes[i]
 	k := Kernel
@@ -52,7 +53,7 @@ func (p *program) kernel(i int, generate bool) *graph.Kernel {
 		ps.generated = &graph.Kernel{Name: k.Name, Impls: []graph.Impl{
 			impl(graph.CUDAC, "autodiff_generated", cudaHead+language+common+cudaKernel+ps.statements()+"}\n"),
 		}}
-		if functions <= maxInline { // before SPIR-V, which is for where there is no glslc
+		if functions <= maxInline { // listed before SPIR-V, which is for devices without glslc
 			ps.generated.Impls = append(ps.generated.Impls, impl(graph.GLSL, "main", glslHead+language+common+glslKernel+ps.statements()+"}\n"))
 		}
 		ps.generated.Impls = append(ps.generated.Impls, k.Impls...)

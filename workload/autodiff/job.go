@@ -77,7 +77,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is not computed.
+// Validate returns an error for a configuration that cannot be computed.
 func (c Config) Validate() error {
 	f, err := c.function()
 	if err == nil {
@@ -108,7 +108,7 @@ func (c Config) function() (*Function, error) {
 	return newFunction(variables, exprs)
 }
 
-// enough errs for numbers of points that are not computed.
+// enough errs for a number of points that is too small or too large.
 func enough(f *Function, count, directions int) error {
 	if most := maxNumbers / max(len(f.variables), len(f.exprs)*directions); count < 1 || count > most {
 		return fmt.Errorf("autodiff: %d points: %w: there must be 1 to %d of %s with %s", count, ErrConfig, most, text.Count(len(f.variables), "variable"), text.Count(len(f.exprs), "expression"))
@@ -116,7 +116,7 @@ func enough(f *Function, count, directions int) error {
 	return nil
 }
 
-// valid reports what is wrong with all but the expression and the points.
+// valid checks everything but the expression and the number of points.
 func (c Config) valid() error {
 	least, most := 2, maxVariables
 	if c.Problem == Helmholtz {

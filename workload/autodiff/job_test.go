@@ -132,7 +132,7 @@ func TestRejects(t *testing.T) {
 	}
 }
 
-// Passes pass at points of any size.
+// Right results pass the check at points of any size.
 func TestCheckNeverCriesWolf(t *testing.T) {
 	rt := workloadtest.Open(t, 1, autodiff.Funcs())
 	r := rand.New(rand.NewPCG(7, 8))

@@ -49,7 +49,7 @@ var kernels = []signature.Kernel{signature.Of(signature.Kernel{
 	return n, signature.Positive([]string{"n", "variables", "outputs", "columns", "slots"}, p.n, p.variables, p.outputs, p.columns, p.slots)
 }, run)}
 
-// verify errs for an instruction that would reach beyond what there is.
+// verify errs for an instruction that would read or write beyond its slots, numbers or results.
 func (p *params) verify(code []uint32, numbers int) error {
 	for at := 0; at < len(code); at += words {
 		in := code[at : at+words]
@@ -192,7 +192,7 @@ func fill(out []float64, x float64) {
 	}
 }
 
-// store writes numbers that many apart.
+// store writes numbers with a stride of step.
 func store(to, from []float64, step int) {
 	for i, x := range from {
 		to[i*step] = x

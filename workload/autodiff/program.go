@@ -191,8 +191,8 @@ func (s schedule) order(g *values, sweep [][]value, stores []instruction) (out [
 
 func leaf(o op) bool { return o == opVariable || o == opNumber }
 
-// visit calls do for what a value is made of and for itself, what is done already excepted.
-// There is no recursion, since sums may be long.
+// visit calls do for the operands of a value and then for the value, except for those already done.
+// It does not recurse, since sums may be long.
 func (g *values) visit(v value, done []bool, do func(value)) {
 	stack := []value{v}
 	for len(stack) > 0 {

@@ -47,7 +47,7 @@ func TestParamsOfGraphs(t *testing.T) {
 	}
 }
 
-// Rows that are padding alone have a place in the images that there are.
+// Images that begin behind the first row are refused even if all rows that are read are padding.
 func TestPaddingBeforeImages(t *testing.T) {
 	p := rowsParams{Conv2D: graph.Conv2D{N: 1, C: 2, H: 11, W: 10, K: 1, R: 6, S: 3, Stride: 5, Pad: 6}, rows: 1, topRow: 7}
 	k := &weft.Call{Args: [][]byte{make([]byte, 1<<14), make([]byte, 1<<14), make([]byte, 1<<14)}, Params: graph.Step{}.With(p).Params, Launch: graph.Grid(11, 1, 1)}

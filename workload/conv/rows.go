@@ -44,7 +44,7 @@ func rowsNeed(c *weft.Call, p rowsParams) (signature.Need, error) {
 	}
 	top := max(p.first*s.Stride-s.Pad, 0)                  // first row of the images that is read
 	end := min((p.first+p.rows-1)*s.Stride-s.Pad+s.R, s.H) // behind the last
-	if p.topRow > top {                                    // also where all rows read are padding, which have the place of the first
+	if p.topRow > top {                                    // even if all rows that are read are padding
 		return n, fmt.Errorf("the images begin at row %d, and row %d is read: %w", p.topRow, top, ErrShape)
 	}
 	n.Elements[0] = signature.Product(max(end-p.topRow, 0), s.N, s.C, s.W)

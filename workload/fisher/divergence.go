@@ -48,7 +48,7 @@ type DivergenceConfig struct {
 	Seed     uint32
 }
 
-// Validate reports what is not computed.
+// Validate returns an error for a configuration that cannot be computed.
 func (c DivergenceConfig) Validate() error {
 	switch {
 	case !slices.Contains(functions, c.Function):

@@ -9,9 +9,9 @@ import (
 )
 
 // Rank returns the PageRank of every node of a caller's graph, computed on the devices of a
-// runtime that was opened with [Funcs] among its kernels. The configuration says with which
-// damping and tolerance; Steps is the number of steps between looks at the residual, and what
-// concerns graphs is not used. A graph that is none is an error that wraps [ErrGraph].
+// runtime that was opened with [Funcs] among its kernels. It uses Damping, Tolerance and Steps of
+// the configuration; Steps is the number of steps between looks at the residual. A graph that is
+// not valid is an error that wraps [ErrGraph].
 func Rank(ctx context.Context, rt *weft.Runtime, g *Graph, c Config) ([]float64, error) {
 	if err := g.valid(); err != nil {
 		return nil, err

@@ -122,7 +122,7 @@ func (c Config) withDefaults() Config {
 // dense says that all distances are computed.
 func (c Config) dense() bool { return c.Problem == Closeness || c.Problem == Medoids }
 
-// Validate reports what is not computed. What a file holds is seen by New.
+// Validate returns an error for a configuration that cannot be computed. New checks files.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	bad := func(format string, args ...any) error {
@@ -207,8 +207,8 @@ func (c Config) graph() (*Graph, error) {
 	return g, err
 }
 
-// New reads or draws a graph or points, and what goes with them. The job is a [*RankJob],
-// [*LayersJob] or [*DistanceJob].
+// New reads or draws a graph or points, and draws the features, weights or first medoids that the job
+// needs. The job is a [*RankJob], [*LayersJob] or [*DistanceJob].
 func New(c Config) (workload.Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

@@ -18,9 +18,9 @@ var (
 	// DistancesKernel computes the distances from some points in space to all. Its arguments are
 	// three coordinates of all points, and rows of distances.
 	DistancesKernel = distanceKernel("network.distances", "network_distances", 1, 1)
-	// PathsKernel computes the lengths of shortest paths from some nodes to all, in edges. A node
-	// that no path reaches is as far as there are nodes. Its arguments are starts of rows, columns,
-	// and rows of distances.
+	// PathsKernel computes the lengths of shortest paths from some nodes to all, in edges. The
+	// distance of a node that no path reaches is the number of nodes. Its arguments are starts of
+	// rows, columns, and rows of distances.
 	PathsKernel = distanceKernel("network.paths", "network_paths", 1, 1)
 	// ClosenessKernel computes the closeness of some nodes. Its arguments are rows of distances,
 	// and the closeness of these.
@@ -281,7 +281,7 @@ func (j *DistanceJob) first(k int) []uint32 {
 	return out[:k]
 }
 
-// Name says of what.
+// Name names the problem and the points or the graph.
 func (j *DistanceJob) Name() string {
 	what := fmt.Sprintf("%d points", j.n)
 	if j.graph != nil {
@@ -293,7 +293,7 @@ func (j *DistanceJob) Name() string {
 	return fmt.Sprintf("network %d medoids of %s, %d steps", j.c.K, what, j.c.Steps)
 }
 
-// Class is R: a sum is that of a row in its order.
+// Class is R: a row is summed in one order on every device.
 func (j *DistanceJob) Class() workload.Class { return workload.RowExact }
 
 // Items are the nodes.

@@ -80,8 +80,8 @@ var rankKernel = signature.Of(signature.Kernel{
 	}
 })
 
-// rowsOf is the rows of a task: bounds of blocks, starts of rows and columns. Bounds and starts
-// count from the first.
+// rowsOf holds the rows of a task: bounds of blocks, starts of rows, and columns. Bounds and starts
+// are relative to the first of each.
 type rowsOf struct{ bounds, starts, columns []uint32 }
 
 // view returns the rows that are the first arguments of a call.
@@ -104,7 +104,7 @@ func (m *rowsOf) row(i int) (columns []uint32, first int, ok bool) {
 	return m.columns[from:end], from, true
 }
 
-// ordered says whether rows from one to another are there, with their columns.
+// ordered reports whether the rows from one to another have starts in order, and columns to the end.
 func (m *rowsOf) ordered(from, end int) bool {
 	before := m.starts[0]
 	for _, s := range m.starts[from : end+1] {
@@ -158,9 +158,10 @@ func (m *rowsOf) weigh(sums []float64, from int, weights, x []float64) bool {
 
 // RankJob is the PageRank of one graph.
 //
-// Ranks are not kept to a sum of one. A walk that leaves a node without edges for anywhere
-// makes all ranks larger by one factor, since anywhere is also where walks begin: the steps leave
-// it out, and ranks are divided by their sum at the end. No step then needs a sum over all nodes.
+// Steps do not keep the sum of ranks at one. A walk goes from a node without edges to any node, with
+// the same probabilities as it begins, so that such nodes only multiply all ranks by one factor.
+// Steps leave that factor out, and ranks are divided by their sum at the end: no step needs a sum
+// over all nodes.
 type RankJob struct {
 	c       Config
 	graph   *Graph // as it was given

@@ -62,9 +62,9 @@ func Open(name string) (*Graph, error) {
 	return parse(text, filepath.Base(name), formatOf(name, text))
 }
 
-// promised returns the nodes and edges that the header of a file promises, edges both ways where
-// they are, or that its size makes likely; none where there is no such file. Pipes are not read,
-// since they can be read once.
+// promised returns the numbers of nodes and edges in the header of a file, with undirected edges
+// counted twice, or an estimate by the size of the file; 0 if there is no such file. Pipes are not
+// read, since they can be read only once.
 func promised(name string) (nodes, edges float64) {
 	file, ok := shipped[name]
 	var text []byte
@@ -288,8 +288,8 @@ func (l *lines) edges() (*Graph, error) {
 	return newGraph(l.name, nodes, edges, weights, false), nil
 }
 
-// nodes refuses more nodes than a file of the size can mean, so that a few bytes do not take
-// much memory: a node takes 16 bytes at least, with edges or without.
+// nodes refuses more nodes than is plausible for the size of the file, so that a short file cannot
+// take much memory: a node takes at least 16 bytes, even without edges.
 func (l *lines) nodes(n int) error {
 	if most := spareNodes + 64*l.size; n > most {
 		return l.fail("there would be %d nodes, and nearly all without an edge: a file of this size may have %d", n, most)

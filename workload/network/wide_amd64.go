@@ -5,7 +5,7 @@ import "golang.org/x/sys/cpu"
 // wide says whether rows are added eight numbers at a time. Tests set it to run the Go code.
 var wide = cpu.X86.HasAVX2
 
-// gathers says whether what rows name is gathered eight numbers at a time.
+// gathers says whether gather reads eight numbers at a time.
 var gathers = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512DQ && cpu.X86.HasBMI2
 
 // gatherAVX512 does the work of gatherScalar for rows whose columns are there. It adds in the
@@ -14,8 +14,8 @@ var gathers = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512DQ &
 //go:noescape
 func gatherAVX512(sums *float64, starts, columns *uint32, x *float64, rows, n int, base uint32) bool
 
-// gather sets sums to those of the numbers in x that the columns of some rows name, unless one is
-// outside of x. Rows begin at starts less base in columns, and there is one more start than rows.
+// gather sets sums[i] to the sum of x[c] over the columns c of row i. It returns false if a column is
+// outside of x. Row i is columns[starts[i]-base : starts[i+1]-base].
 func gather(sums []float64, starts, columns []uint32, x []float64, base uint32) bool {
 	if !gathers || len(columns) == 0 || len(x) > MaxNodes {
 		return gatherScalar(sums, starts, columns, x, base)

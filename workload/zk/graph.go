@@ -163,7 +163,7 @@ func (m *sum) sumsBytes() int64 {
 	return msm.SumsBytes[bn254.G1Affine](m.n)
 }
 
-// Whole is all of a proof as one task, most of which is sums of points.
+// Whole is a whole proof as one task. Most of its work is sums of points.
 func (s *shape) Whole() graph.Task {
 	t := graph.Task{Name: "proof", Work: s.transformWork(7)}
 	if g, err := s.sumGraph(&s.sums[sumZ], []sched.Range{{Hi: int64(s.sums[sumZ].n)}}); err == nil {
@@ -223,8 +223,8 @@ var (
 	fromCoset = ntt.Transform{Inverse: true, Coset: true}
 )
 
-// transforms adds the tasks that make the quotient. In host memory what they make is the
-// prover's, so that it can be cleared. GPUs have steps of their own, tables and a workspace.
+// transforms adds the tasks that make the quotient. In host memory their results are in buffers of
+// the prover, so that these can be cleared. GPUs have steps of their own, tables and a workspace.
 func (s *shape) transforms(b *placed) graph.DataID {
 	n := int64(s.size()) * scalarBytes
 	params := transformParams{s.log}
@@ -353,7 +353,7 @@ func (s *shape) sumGraph(m *sum, ranges []sched.Range) (*graph.Graph, error) {
 	return b.Build()
 }
 
-// at is the point at which a range of constraints begins or ends.
+// at returns the bound of points for a bound of constraints: the same fraction of the sum's points.
 func (m *sum) at(constraint int64, of int) int64 {
 	if constraint == int64(of) {
 		return int64(m.n)

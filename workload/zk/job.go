@@ -29,7 +29,7 @@ type Config struct {
 // maxConstraints is the most that a key is made for here: a setup of more takes hours.
 const maxConstraints = 1 << 24
 
-// Validate reports what cannot be proved.
+// Validate returns an error for a configuration that cannot be proved.
 func (c Config) Validate() error {
 	if _, err := findCircuit(c.Circuit); err != nil {
 		return err

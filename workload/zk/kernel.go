@@ -38,7 +38,8 @@ var (
 	}})
 )
 
-// onGPUs is a kernel that does nothing on cores, which have another one.
+// onGPUs returns a kernel that does its work on GPUs only; on cores it is empty, because another kernel
+// of the task does it there.
 func onGPUs(k *graph.Kernel) *graph.Kernel {
 	impls := slices.DeleteFunc(slices.Clone(k.Impls), func(i graph.Impl) bool { return i.Dialect == graph.Go })
 	return &graph.Kernel{Name: k.Name, Impls: append([]graph.Impl{{Dialect: graph.Go}}, impls...)}

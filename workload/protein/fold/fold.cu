@@ -444,8 +444,8 @@ INLINE void force(const Chain &c, Bead &b, const Vector *x, Vector *const tail[3
 	b.f = p.on[0] + attracted(c, x, i) + (double)Repels * f;
 }
 
-// Long chains: all of a replica is in the workspace, and pairs are listed that were within 15
-// angstrom, as bits by bead, until a bead has gone half of the 3 beyond the cutoff.
+// Long chains: a replica is in the workspace, with a list of the pairs within 15 angstrom, as bits by
+// bead. The list is made anew once a bead has moved 1.5 angstrom: half of the margin to the cutoff, 12.
 struct Work {
 	Vector *x, *v, *f, *listed, *tail[3];
 	Terms *terms;

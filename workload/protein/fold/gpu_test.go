@@ -24,8 +24,8 @@ func TestCUDASteps(t *testing.T) {
 	testStepsOn(t, onGPU(t))
 }
 
-// A replica has the same bytes on a GPU whoever is there with it, and again; and the check finds them
-// right.
+// A replica has the same bytes on a GPU in every run, whichever replicas run beside it, and passes the
+// check.
 func TestCUDASameBytes(t *testing.T) {
 	rt := onGPU(t)
 	for _, name := range []string{"1CRN", "BPTI", "1UBI"} {

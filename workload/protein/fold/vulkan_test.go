@@ -27,7 +27,7 @@ func TestVulkanSteps(t *testing.T) {
 }
 
 // A launch has as many steps as lavapipe takes, and gives the bytes that many short ones give; a
-// replica has the same bytes whoever is there with it.
+// replica has the same bytes whichever replicas run beside it.
 func TestVulkanSameBytes(t *testing.T) {
 	rt := onVulkan(t)
 	for _, name := range []string{"1CRN", "1UBI"} {

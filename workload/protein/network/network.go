@@ -127,8 +127,8 @@ func Contacts(xyz []float64, cutoff float64) (*Matrix, error) {
 	return laplacian(near), nil
 }
 
-// newMatrix is a matrix without rows yet, with room for those of some neighbours and so many
-// rows and columns of each.
+// newMatrix returns a matrix without rows, with capacity for the neighbours in near and each rows and
+// columns per residue.
 func newMatrix(near [][]uint32, each int) *Matrix {
 	entries := 0
 	for _, row := range near {

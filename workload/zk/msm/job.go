@@ -29,7 +29,7 @@ type Config struct {
 	Resident bool
 }
 
-// Validate reports what is not computed. The error wraps [ErrInput].
+// Validate returns an error that wraps [ErrInput] for a configuration that cannot be computed.
 func (c Config) Validate() error {
 	if !slices.Contains(groups, c.Group) {
 		return fmt.Errorf("msm: no group %q: %w: there is %s", c.Group, ErrInput, strings.Join(groups, ", "))

@@ -36,14 +36,14 @@ func moves(p moveParams, from, to int) graph.Step {
 	return graph.Step{Kernel: Move, Launch: graph.Grid(p.rows * p.cols), Args: []int{from, to}}.With(p)
 }
 
-// work is the work of butterflies and of products beside them, of elements that are read and
-// written so many times.
+// work returns the work of stages of butterflies and of further products per element, for elements
+// that are read and written a number of times.
 func (j *Job) work(elements, stages, products, times int) graph.Work {
 	ops := float64(elements) * (float64(stages)/2*butterflyOps + float64(products)*mulOps)
 	return graph.Work{Ops: ops, Bytes: 2 * Size * float64(elements*times), Unit: graph.Int32}
 }
 
-// scales says whether elements are scaled before, or how after.
+// scales returns the scaling before the first pass and the one after the last.
 func (j *Job) scales() (first, last int) {
 	switch {
 	case j.c.Inverse && j.c.Coset:
@@ -227,7 +227,7 @@ func (c *cutting) rows(i int) graph.Task {
 	return t
 }
 
-// join puts together a range's part of the result, to which all rows have brought theirs.
+// join puts together a range's part of the result from the rows of all ranges.
 func (c *cutting) join(i int) graph.Task {
 	logRows, _ := c.logs()
 	r := c.ranges[i]

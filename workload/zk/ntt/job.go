@@ -47,8 +47,8 @@ type Config struct {
 	Transform
 	Log  int
 	Seed uint32
-	// Elements are those to transform, in Montgomery form as fr.Element always is; nil for
-	// drawn ones, and Log is 0 otherwise. They are not changed.
+	// Elements are the elements to transform, in Montgomery form as fr.Element always is. They are
+	// not changed. If they are nil, 2^Log elements are drawn; otherwise Log must be 0.
 	Elements []fr.Element
 }
 

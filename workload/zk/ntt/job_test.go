@@ -203,8 +203,7 @@ func TestRejects(t *testing.T) {
 	}
 }
 
-// A job that was fed has its elements in the memory it was given, until they are back where
-// they were.
+// A job that was fed has its elements in the memory that it was given, until they are moved back.
 func TestJobFed(t *testing.T) {
 	rt := workloadtest.Open(t, 1, ntt.Funcs())
 	j := workloadtest.New[*ntt.Job](t)(ntt.New(ntt.Config{Log: 6, Seed: 1}))
