@@ -37,7 +37,7 @@ type Order struct {
 	make  func() (workload.Job, error)
 }
 
-// config is what the configurations of workloads have in common.
+// config is the interface of all configurations of workloads.
 type config interface {
 	Bytes() float64
 	Validate() error

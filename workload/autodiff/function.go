@@ -104,7 +104,7 @@ func (f *Function) String() string {
 	return strings.Join(texts, "; ")
 }
 
-// program compiles all derivatives, so many directions to a pass at most.
+// program compiles all derivatives, with at most the given number of directions in a pass.
 func (f *Function) program(most int) (*program, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -199,7 +199,7 @@ type memberCircuit struct {
 	Root   frontend.Variable     `gnark:",public"`
 }
 
-// newMember returns the circuit of leaves that have about so many levels together.
+// newMember returns a circuit of Merkle paths whose lengths add up to about the given number of levels.
 func newMember(units int) *memberCircuit {
 	depth := min(units, maxDepth)
 	n := units / depth

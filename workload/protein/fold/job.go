@@ -34,8 +34,8 @@ const (
 var Kernel = graph.GoKernel("fold.advance", 1, lanes)
 
 // The kernels of chains that GPUs take in different ways. CUDA: two replicas to a block of threads,
-// one, or one with lists of pairs in the workspace. Vulkan: groups of so many invocations, and
-// none for long chains.
+// one, or one with lists of pairs in the workspace. On Vulkan a variant is named by the
+// invocations of its groups, and there is none for long chains.
 var (
 	twoKernel    = kernelOf(workload.PTX(ptx, "fold_two", 96, 1, 2), workload.SPIRV(spirv, "fold_48", twoBeads, 1, 1))
 	oneKernel    = kernelOf(workload.PTX(ptx, "fold_one", 64, 1, 1), workload.SPIRV(spirv, "fold_64", oneBeads, 1, 1))

@@ -74,10 +74,10 @@ func addLogs(a, b float64) float64 {
 	return a + math.Log1p(math.Exp(b-a))
 }
 
-// contactFrames is how many frames contacts are counted in, about.
+// contactFrames is about the number of frames in which contacts are counted.
 const contactFrames = 1000
 
-// Reached is how often two beads are in contact.
+// Reached is the share of frames in which two beads are in contact.
 type Reached struct {
 	I      int     `json:"i"`
 	J      int     `json:"j"`

@@ -424,8 +424,8 @@ func (r *Run) Rate() float64 {
 	return float64(r.computed) * float64(r.c.Replicas) / r.took.Seconds()
 }
 
-// Verified is what the runtime verified of the rounds that Do ran: the tasks, the wrong results and
-// the errors of second executions. Nothing else is set.
+// Verified returns the counts of verified tasks, of wrong results and of errors of second
+// executions, over all rounds that Do ran. The other fields of the report are zero.
 func (r *Run) Verified() weft.Report { return r.verified }
 
 // Positions are the coordinates of the beads of a replica after the last round.

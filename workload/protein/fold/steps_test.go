@@ -104,7 +104,7 @@ func testStepsOn(t *testing.T, rt *weft.Runtime) {
 }
 
 // testMeans compares the mean Q and Rg of replicas of two runtimes, with other random numbers
-// each: they are apart by so many standard errors at most. Replicas are independent of each other.
+// each: they may be apart by the given number of standard errors. Replicas are independent of each other.
 func testMeans(t *testing.T, c Config, a, b *weft.Runtime, errors float64) {
 	t.Helper()
 	means := func(rt *weft.Runtime, seed uint32) (mean, variance [2]float64) {

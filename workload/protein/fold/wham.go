@@ -73,10 +73,10 @@ func (r *Run) Heat() (*Heat, error) {
 	return h, nil
 }
 
-// fit is how many blocks of the least length the rounds that are kept have.
+// fit returns the number of blocks of the least length that fit into the rounds that are kept.
 func (k kept) fit(rounds int) float64 { return float64(rounds-k.from) / (blockLength * k.over) }
 
-// blocks is how many blocks these rounds are cut into.
+// blocks returns the number of blocks that these rounds are cut into.
 func (k kept) blocks(rounds int) int { return int(min(max(k.fit(rounds), fewBlocks), heatBlocks)) }
 
 // short reports whether blocks are shorter than they should be, replicas walk too slowly, or
@@ -134,8 +134,8 @@ func heat(temperatures []float64, blocks [][][]float64, cuts ...[][][]float64) *
 	return h
 }
 
-// peakAt is where a curve over evenly spaced places is highest: the top of the parabola through its
-// highest point and those beside it.
+// peakAt returns the place of a curve's maximum, with points at even distances: the top of the
+// parabola through its highest point and the two beside it.
 func peakAt(at, curve []float64) float64 {
 	k := top(curve)
 	if k == 0 || k == len(curve)-1 {

@@ -144,8 +144,8 @@ const (
 	screening  = 10
 	thermal    = 0.001987 * 300
 	bondLength = 2.9
-	// farthest is where waves end. Beyond it they would be below the normal numbers, with which
-	// some devices do not compute.
+	// farthest is the distance beyond which a wave is zero: it would be smaller than the normal
+	// numbers, and some devices do not compute with subnormal ones.
 	farthest = 690 * unitLength
 )
 
