@@ -86,7 +86,10 @@ checked() {
 		"enumerative --k 6 --n 20" "enumerative --problem hypersurface --k 4 --n 18" "clifford --count 200000" "clifford --count 200000 --op rotor --p 4 --q 1" \
 		"clifford --count 200000 --op normalize --p 1 --q 3" "relativity --count 1000" "relativity --problem boosts --count 200000" "relativity --problem bodies" \
 		"network" "network --problem layers" "network --problem closeness" "network --problem medoids" \
-		"autodiff --count 200000" "autodiff --problem helmholtz --dims 12 --count 20000" "autodiff --expr sin(x*y)+exp(z) --count 200000 --generate"; do
+		"autodiff --count 200000" "autodiff --problem helmholtz --dims 12 --count 20000" "autodiff --expr sin(x*y)+exp(z) --count 200000 --generate" \
+		"bregman --pairs 200000" "bregman --pairs 200000 --function burg --dim 3" "relativity --problem light --count 1000" "enumerative --problem curves" "enumerative --problem schubert" \
+		"elastic --structure 1UBI --network anm" "phase --structure 1UBI" "ntt --log 16" "ntt --log 13 --inverse --coset" "msm --size 5000" "msm --size 2^15 --resident" \
+		"msm --size 3000 --group g2" "zk --constraints 9000 --verify-each" "zk --constraints 3000 --circuit merkle --verify-each"; do
 		began=$SECONDS
 		# shellcheck disable=SC2086
 		if limit 40 "$weft" run $job --devices "$devices" --repeat 2 --check --calibrate=false >"$scratch/run.$file" 2>&1; then
