@@ -179,7 +179,7 @@ var house = []room{
 		why: "faults come from outside: what is struck is run through the public face of the runtime, in processes"},
 	{pkg: "internal/chaos/siege", imports: []string{".", "api", "internal/chaos", "internal/load", "internal/serve"},
 		why: "a service is struck as it is served, and asked as anybody would ask it"},
-	{pkg: "internal/bench", imports: []string{".", "graph", "machine", "sched", "sim", "trace", "driver", "pipeline", "replica", "collective", "collective/live", "internal/backend/all", "internal/backend/fake", "workload", "workload/automata", "workload/reservoir", "workload/tropical", "internal/arena", "internal/batch", "internal/catalog", "internal/chaos", "internal/host", "internal/infer", "internal/load", "internal/probe", "internal/safefile", "internal/serve", "internal/terminal", "internal/text", "plan"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+	{pkg: "internal/bench", imports: []string{".", "graph", "machine", "sched", "sim", "trace", "driver", "pipeline", "replica", "collective", "collective/live", "internal/backend/all", "internal/backend/fake", "workload", "workload/automata", "workload/protein/fold", "workload/reservoir", "workload/tropical", "internal/arena", "internal/batch", "internal/catalog", "internal/chaos", "internal/host", "internal/infer", "internal/load", "internal/probe", "internal/safefile", "internal/serve", "internal/terminal", "internal/text", "plan"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "benchmarks measure weft from outside or a device alone, so they must not reach into the engine"},
 	{pkg: "api",
 		why: "a program that asks a server for predictions needs none of the runtime"},

@@ -6,18 +6,19 @@
 #   bench/record.sh [-n NAME] [-o FOLDER] [-t SECONDS] [-s SIZES] [DEVICES...]
 #
 #   -n NAME     name of the machine in the recordings ("16 cores")
-#   -o FOLDER   where recordings go, one for each selection of devices ($OUT or bench/predict)
+#   -o FOLDER   where recordings and logs go, one for each selection of devices ($OUT or bench/predict)
 #   -t SECONDS  the time for each selection (130)
-#   -s SIZES    sizes of each workload (15)
+#   -s SIZES    sizes of each workload (9)
 #
 # DEVICES are selections as --devices takes them (cpu). A recording is written as points come,
-# and one that is there already is gone on with. The table of all recordings is printed by
+# and one that is there already is gone on with. taskset before it makes a machine of fewer
+# cores. The table of all recordings is printed by
 #
 #   bin/weft bench predict bench/predict/*.json
 set -uo pipefail
 cd "$(dirname "$0")/.."
 weft=${WEFT:-$PWD/bin/weft}
-name= out=${OUT:-bench/predict} limit=130 sizes=15
+name= out=${OUT:-bench/predict} limit=130 sizes=9
 usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; }
 while getopts n:o:t:s:h option; do
 	case $option in
@@ -42,7 +43,9 @@ for devices; do
 	label=()
 	[[ -n $name ]] && label=(--label "$name, $devices")
 	echo "# $devices, ${limit} s, to $file; load $(cut -d' ' -f1-3 /proc/loadavg)"
+	log=${file%.json}.log
 	timeout -k 5 $((limit + 10)) "$weft" bench predict --record "$file" --devices "$devices" "${label[@]}" --sizes "$sizes" \
-		--tries 9 --timeout "${limit}s" --cache-dir off || failed=$?
+		--runs 7 --shortest 5ms --longest 40ms --timeout "${limit}s" --cache-dir off >"$log" 2>&1 || failed=$?
+	grep -E '^pass|in 10 %|stable points|^one size|^weft:' "$log"
 done
 exit $failed

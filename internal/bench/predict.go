@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/plan"
@@ -25,7 +24,7 @@ type predictions struct {
 	sizes             int
 	shortest, longest time.Duration
 	timeout           time.Duration
-	tries             int
+	runs              int
 	asJSON, each      bool
 }
 
@@ -43,12 +42,11 @@ ms or more whose standard deviation is below 5 %; the others are counted.
 
 --record FILE runs the workloads at --sizes sizes each on the devices there are
 and writes what they took, for this and for weft plan. A job shorter than 50 ms
-is repeated within a run. Every workload is measured at one size, then every one
-at the next. After that points are measured again that are not stable, and those
-that took longer than their neighbours in size let expect, or all if there are
-none, --tries times in all; of stable ones the fastest is kept, since what else
-a machine does only adds time. FILE is written after each point and keeps what
---timeout leaves; a recording that is there already is gone on with.`,
+is repeated within a run. Every size of every workload is run once, in an order
+drawn by chance, then every one again, --runs times in all: the runs of a size
+lie minutes apart, so that one whose time does not repeat itself is not stable.
+Sizes for which --timeout leaves no time are left out, the largest first. FILE
+is written as it goes; a recording that is there already is gone on with.`,
 		Example: `  weft bench predict --record here.json --devices cpu --timeout 5m
   weft bench predict here.json there.json`,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
@@ -61,10 +59,10 @@ a machine does only adds time. FILE is written after each point and keeps what
 	f.DurationVar(&o.shortest, "shortest", 2*time.Millisecond, "how long the smallest size is to take")
 	f.DurationVar(&o.longest, "longest", 110*time.Millisecond, "how long the largest size is to take")
 	f.DurationVar(&o.timeout, "timeout", 0, "longest time to record")
-	f.IntVar(&o.tries, "tries", 3, "how often points are measured")
+	f.IntVar(&o.runs, "runs", plan.LeastRuns, "runs of each size, one in each pass over all sizes")
 	f.BoolVar(&o.each, "each", false, "also list every prediction of a size")
 	f.BoolVar(&o.asJSON, "json", false, "write predictions as JSON")
-	terminal.Complete(c, "only", catalog.Names)
+	terminal.Complete(c, "only", Recorded)
 	return c
 }
 
@@ -79,8 +77,8 @@ func (o *predictions) run(c *cobra.Command, files []string) (err error) {
 		return terminal.Usagef("--record makes a recording, and %s is one: do one after the other", files[0])
 	case o.sizes < 1 || o.sizes > 1000:
 		return terminal.Usagef("--sizes %d: it must be from 1 to 1000", o.sizes)
-	case o.tries < 1:
-		return terminal.Usagef("--tries %d: it must be at least 1", o.tries)
+	case o.runs < plan.LeastRuns:
+		return terminal.Usagef("--runs %d: it must be at least %d", o.runs, plan.LeastRuns)
 	case o.shortest <= 0 || o.longest < o.shortest:
 		return terminal.Usagef("--shortest %v and --longest %v: they must be above 0, in this order", o.shortest, o.longest)
 	}
@@ -173,7 +171,7 @@ func writePredictions(w io.Writer, all []*plan.Recording, judged []plan.Judged, 
 	for _, r := range all {
 		row(r.Label, slices.DeleteFunc(slices.Clone(sizes), func(j plan.Judged) bool { return j.Label != r.Label }))
 	}
-	for _, name := range catalog.Names() {
+	for _, name := range Recorded() {
 		row(name, slices.DeleteFunc(slices.Clone(sizes), func(j plan.Judged) bool { return j.Workload != name }))
 	}
 	fmt.Fprintln(w)
@@ -194,7 +192,7 @@ func writeGrid(w io.Writer, all []*plan.Recording, sizes []plan.Judged) {
 			labels, table[0] = append(labels, r.Label), append(table[0], r.Label)
 		}
 	}
-	for _, name := range catalog.Names() {
+	for _, name := range Recorded() {
 		row, judged := []any{name}, false
 		for _, label := range labels {
 			some := slices.DeleteFunc(slices.Clone(sizes), func(j plan.Judged) bool { return j.Workload != name || j.Label != label })

@@ -1,13 +1,13 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"time"
@@ -15,33 +15,60 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/plan"
-	"github.com/weft-run/weft/workload"
 )
 
-// recorder makes a recording, point by point.
+// recorder makes a recording, pass by pass: each pass runs every size of every workload once, in an order of
+// its own, so that the runs of a point lie minutes apart and whatever the machine does beside them, or
+// however its clock drifts, is in the spread of the point and not in the difference of its neighbours.
 type recorder struct {
-	o   *predictions
-	ctx context.Context // ends with --timeout
-	rt  *weft.Runtime
-	log io.Writer
-	r   *plan.Recording
+	o      *predictions
+	ctx    context.Context // ends with --timeout
+	rt     *weft.Runtime
+	log    io.Writer
+	r      *plan.Recording
+	visits []*visit
+	kept   float64   // bytes of inputs that visits keep
+	saved  time.Time // when the recording was written last
 }
 
-// ladder is a workload and the sizes that it is measured at, in this order.
+// visit is a size of a workload, which is run once in each pass.
+type visit struct {
+	of    *ladder
+	point plan.Point
+	job   subject       // nil while it is not made
+	costs time.Duration // of a pass, by the last one
+	gone  error         // nil unless it cannot run
+}
+
+// ladder is a workload that is measured at several sizes of a flag.
 type ladder struct {
-	w     catalog.Entry
-	sizes []int
+	name, flag string
+	// ends returns the smallest and the largest size.
+	ends func(rec *recorder) (least, most int, err error)
+	// near is the possible size that is nearest.
+	near func(size int) (int, error)
+	make func(ctx context.Context, size int) (subject, error)
+}
+
+// sizeText names a size by its flag.
+func (l *ladder) sizeText(size int) string { return fmt.Sprintf("--%s %d", l.flag, size) }
+
+// subject is a job that is measured.
+type subject interface {
+	// warm runs the job before a measurement, and returns how long it takes at least.
+	warm(ctx context.Context, rt *weft.Runtime, times int) (seconds float64, need plan.Need, err error)
+	// run returns the mean of the seconds of repeats of the job.
+	run(ctx context.Context, rt *weft.Runtime, repeats int) (seconds float64, err error)
 }
 
 // measure records the workloads on the devices there are.
 func (o *predictions) measure(c *cobra.Command) (*plan.Recording, error) {
-	jobs, err := catalog.Choose(o.only)
+	ladders, err := o.ladders()
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +97,10 @@ func (o *predictions) measure(c *cobra.Command) (*plan.Recording, error) {
 	if rec.r, err = o.begin(rt.Machine()); err != nil {
 		return nil, err
 	}
-	err = rec.all(jobs)
+	err = rec.all(ladders)
+	if saving := rec.save(true); err == nil {
+		err = saving
+	}
 	late := m.ctx.Err() != nil && c.Context().Err() == nil
 	switch {
 	case err != nil && !late:
@@ -108,137 +138,160 @@ func (o *predictions) begin(m *machine.Machine) (*plan.Recording, error) {
 	return was, nil
 }
 
-// all measures every workload at its sizes, one size of each after the other. It then measures
-// points again: those that were not stable, then those slower than their neighbours suggest, or
-// all of them if there are none of either.
-func (rec *recorder) all(jobs []catalog.Entry) error {
-	var ladders []ladder
-	for _, w := range jobs {
-		sizes, err := rec.sizes(w)
+// all measures every workload at its sizes until each has --runs runs.
+func (rec *recorder) all(ladders []*ladder) error {
+	for _, l := range ladders {
+		sizes, err := rec.sizes(l)
 		switch {
 		case rec.ctx.Err() != nil:
 			return rec.ctx.Err()
 		case err != nil:
-			fmt.Fprintf(rec.log, "%-12s left out: %v\n", w.Name, err)
+			fmt.Fprintf(rec.log, "%-12s left out: %v\n", l.name, err)
 			continue
 		}
-		ladders = append(ladders, ladder{w, sizes})
-	}
-	most := 0
-	for _, l := range ladders {
-		most = max(most, len(l.sizes))
-	}
-	var missing []func() error
-	for k := range most {
-		for _, l := range ladders {
-			if k < len(l.sizes) && rec.find(l.w.Name, l.sizes[k]) == nil {
-				missing = append(missing, func() error { return rec.step(l.w, l.sizes[k]) })
+		for _, size := range sizes {
+			v := &visit{of: l, point: plan.Point{Workload: l.name, Size: size}}
+			if was := rec.find(l.name, size); was != nil {
+				v.point = *was
 			}
+			rec.visits = append(rec.visits, v)
 		}
 	}
-	if err := each(missing); err != nil {
-		return err
-	}
-	for range rec.o.tries - 1 {
-		var again []late
-		for i := range rec.r.Points {
-			p := rec.r.Points[i]
-			at := slices.IndexFunc(ladders, func(l ladder) bool { return l.w.Name == p.Workload })
-			if at >= 0 {
-				w := ladders[at].w
-				again = append(again, late{rec.late(w, &p), func() error { return rec.step(w, p.Size) }})
+	for pass := 1; pass <= rec.o.runs; pass++ {
+		began, due := time.Now(), rec.due(pass)
+		for _, v := range due {
+			if err := rec.visit(v); err != nil {
+				return err
 			}
 		}
-		if err := each(latest(again)); err != nil {
-			return err
+		if len(due) > 0 {
+			fmt.Fprintf(rec.log, "pass %d: %s in %s, %d stable\n", pass, terminal.Count(len(due), "size"), terminal.Short(time.Since(began)), rec.stable())
+		}
+		if pass < rec.o.runs {
+			rec.thin(pass)
 		}
 	}
 	return nil
 }
 
-// late is a point that may be measured again. by is the logarithm of the ratio of its time to the time
-// that its neighbours suggest.
-type late struct {
-	by   float64
-	step func() error
-}
-
-// leastLate is the value of by above which a point is late: about 3 %, above a stable point's noise.
-const leastLate = 0.03
-
-// latest returns the points to measure again, the latest first, or all points if none is late.
-func latest(points []late) (out []func() error) {
-	slices.SortStableFunc(points, func(a, b late) int { return cmp.Compare(b.by, a.by) })
-	for _, p := range points {
-		if p.by > leastLate {
-			out = append(out, p.step)
+// due returns what has fewer runs than passes, in an order that is drawn for the pass.
+func (rec *recorder) due(pass int) (out []*visit) {
+	for _, v := range rec.visits {
+		if v.gone == nil && len(v.point.Seconds) < pass {
+			out = append(out, v)
 		}
 	}
-	if len(out) > 0 {
-		return out
-	}
-	for _, p := range points {
-		out = append(out, p.step)
-	}
+	rand.New(rand.NewPCG(uint64(pass), 0)).Shuffle(len(out), func(i, k int) { out[i], out[k] = out[k], out[i] })
 	return out
 }
 
-// late returns the logarithm of a point's time over the time expected by a power law through the
-// stable points on either side, or by the growth of the workload if there is only one of them. A
-// point that is not stable returns infinity.
-func (rec *recorder) late(w catalog.Entry, p *plan.Point) float64 {
-	if !p.Stable() {
-		return math.Inf(1)
+// leastSizes is the number of sizes that a workload keeps when there is not time for all.
+const leastSizes = 5
+
+// thin leaves out sizes for which there is no time: the largest of the workload whose sizes take most
+// time, as often as needed for the passes to come up to plan.LeastRuns.
+func (rec *recorder) thin(pass int) {
+	until, limited := rec.ctx.Deadline()
+	if !limited || pass >= plan.LeastRuns {
+		return
 	}
-	var less, more *plan.Point
-	for i := range rec.r.Points {
-		switch q := &rec.r.Points[i]; {
-		case q.Workload != w.Name || !q.Stable():
-		case q.Size < p.Size && (less == nil || q.Size > less.Size):
-			less = q
-		case q.Size > p.Size && (more == nil || q.Size < more.Size):
-			more = q
+	for {
+		all := time.Duration(0)
+		byName := make(map[string][]*visit)
+		for _, v := range rec.visits {
+			if v.gone == nil && len(v.point.Seconds) < plan.LeastRuns {
+				all += v.costs
+				byName[v.of.name] = append(byName[v.of.name], v)
+			}
 		}
+		if all*time.Duration(plan.LeastRuns-pass) <= time.Until(until) {
+			return
+		}
+		var drop *visit
+		most := time.Duration(0)
+		for _, vs := range byName {
+			sum, largest := time.Duration(0), vs[0]
+			for _, v := range vs {
+				sum += v.costs
+				if v.point.Size > largest.point.Size {
+					largest = v
+				}
+			}
+			if sum > most && len(vs) > leastSizes {
+				most, drop = sum, largest
+			}
+		}
+		if drop == nil {
+			return
+		}
+		drop.gone, drop.job = errTimeout, nil
+		fmt.Fprintf(rec.log, "%-12s %-24s left out: there is no time for it\n", drop.of.name, drop.of.sizeText(drop.point.Size))
 	}
-	over := func(a, b *plan.Point) (x, y float64) {
-		return math.Log(float64(a.Size) / float64(b.Size)), math.Log(a.Median() / b.Median())
-	}
-	switch {
-	case less == nil && more == nil:
-		return 0
-	case less == nil || more == nil:
-		x, y := over(p, cmp.Or(less, more))
-		return y - w.Growth.Power*x
-	}
-	x, y := over(p, less)
-	dx, dy := over(more, less)
-	return y - dy*x/dx
 }
 
-// each calls functions until one fails.
-func each(fs []func() error) error {
-	for _, f := range fs {
-		if err := f(); err != nil {
+// longestMade is how long it takes to make inputs that are made for each run. Others are kept if there is
+// memory: with inputs that lie elsewhere in memory each time, that is in the spread too.
+const longestMade = 50 * time.Millisecond
+
+// visit runs a size once. It fails only if the recording cannot go on: one size may be too much for a device.
+func (rec *recorder) visit(v *visit) error {
+	began := time.Now()
+	p := &v.point
+	first := v.job == nil && len(p.Seconds) == 0
+	err := func() (err error) {
+		made := time.Duration(0)
+		if v.job == nil {
+			if v.job, err = v.of.make(rec.ctx, p.Size); err != nil {
+				return err
+			}
+			made = time.Since(began)
+		}
+		runtime.GC() // not while it is measured
+		times := 1
+		if first {
+			times = learning
+		}
+		took, need, err := v.job.warm(rec.ctx, rec.rt, times)
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// step measures a workload at one size and keeps the point. It fails only if the recording
-// cannot go on: one size may be too much for a device.
-func (rec *recorder) step(w catalog.Entry, size int) error {
-	began := time.Now()
-	now, err := rec.point(w, size)
+		if p.Repeats == 0 {
+			need.Workload = v.of.name
+			*p = plan.PointOf(need, p.Size, repeatsOf(took), nil)
+		}
+		timed := time.Now()
+		seconds, err := v.job.run(rec.ctx, rec.rt, p.Repeats)
+		if err == nil && seconds*float64(p.Repeats) < plan.LeastRun { // faster than when it was new
+			p.Repeats = repeatsOf(seconds)
+			seconds, err = v.job.run(rec.ctx, rec.rt, p.Repeats)
+		}
+		if err != nil {
+			return err
+		}
+		p.Seconds = append(p.Seconds, seconds)
+		v.costs = time.Since(timed) + time.Duration(took*1e9)
+		if made <= longestMade || rec.kept+p.Upload+p.Download > float64(host.Read().Memory)/4 {
+			v.job = nil
+			v.costs += made
+		} else if made > 0 {
+			rec.kept += p.Upload + p.Download
+		}
+		return nil
+	}()
 	switch {
 	case rec.ctx.Err() != nil:
 		return rec.ctx.Err()
 	case err != nil:
-		fmt.Fprintf(rec.log, "%-12s %-24s left out: %v\n", w.Name, sizeText(w, size), err)
+		v.gone, v.job = err, nil
+		fmt.Fprintf(rec.log, "%-12s %-24s left out: %v\n", v.of.name, v.of.sizeText(p.Size), err)
 		return nil
 	}
-	return rec.keep(now, time.Since(began))
+	rec.keep(v, time.Since(began))
+	return rec.save(false)
 }
+
+// repeatsOf is how often a job is repeated in a run: a little more than needed, since times may fall further.
+func repeatsOf(took float64) int { return max(int(math.Ceil(1.15*plan.LeastRun/took)), 1) }
 
 // find returns the point of a workload at a size, nil if it was not measured.
 func (rec *recorder) find(name string, size int) *plan.Point {
@@ -249,18 +302,18 @@ func (rec *recorder) find(name string, size int) *plan.Point {
 	return &rec.r.Points[at]
 }
 
-// sizes returns those at which a workload is measured: the smallest and largest, and then
-// what halves the steps between.
-func (rec *recorder) sizes(w catalog.Entry) ([]int, error) {
+// sizes returns those at which a workload is measured: the smallest and largest, and others between
+// them in equal steps of their logarithm.
+func (rec *recorder) sizes(l *ladder) ([]int, error) {
 	least, most := math.MaxInt, 0
 	for i := range rec.r.Points {
-		if p := &rec.r.Points[i]; p.Workload == w.Name {
+		if p := &rec.r.Points[i]; p.Workload == l.name {
 			least, most = min(least, p.Size), max(most, p.Size)
 		}
 	}
 	if least >= most { // not even both ends were measured
 		var err error
-		if least, most, err = rec.ends(w); err != nil {
+		if least, most, err = l.ends(rec); err != nil {
 			return nil, err
 		}
 	}
@@ -271,16 +324,16 @@ func (rec *recorder) sizes(w catalog.Entry) ([]int, error) {
 		all = all[:0]
 		for k := range n {
 			part := float64(k) / float64(max(n-1, 1))
-			sizes, err := w.SizedAt(int(float64(least)*math.Pow(float64(most)/float64(least), part) + 0.5))
+			size, err := l.near(int(float64(least)*math.Pow(float64(most)/float64(least), part) + 0.5))
 			if err != nil {
 				return nil, err
 			}
-			if size := rec.known(w.Name, sizes[w.Growth.Flags[0]]); len(all) == 0 || float64(size) >= 1.02*float64(all[len(all)-1]) {
+			if size = rec.known(l.name, size); len(all) == 0 || float64(size) >= 1.02*float64(all[len(all)-1]) {
 				all = append(all, size)
 			}
 		}
 	}
-	return halving(all), nil
+	return all, nil
 }
 
 // known returns the nearest size that was measured already if it is within 2 %, else size.
@@ -296,180 +349,39 @@ func (rec *recorder) known(name string, size int) int {
 	return near
 }
 
-// halving returns numbers in another order: the first, the last, the middle, and then the
-// middles of what is between those that came before.
-func halving(xs []int) []int {
-	if len(xs) < 3 {
-		return xs
+// keep puts the point of a visit into the recording, once it has the runs that a point needs, and says
+// how long the visit took in all.
+func (rec *recorder) keep(v *visit, all time.Duration) {
+	p := &v.point
+	if was := rec.find(p.Workload, p.Size); was != nil {
+		*was = *p
+	} else if len(p.Seconds) >= 2 {
+		rec.r.Points = append(rec.r.Points, *p)
 	}
-	type gap struct{ lo, hi int }
-	out, gaps := []int{xs[0], xs[len(xs)-1]}, []gap{{0, len(xs) - 1}}
-	for len(gaps) > 0 {
-		g := gaps[0]
-		gaps = gaps[1:]
-		if mid := (g.lo + g.hi) / 2; mid > g.lo {
-			out, gaps = append(out, xs[mid]), append(gaps, gap{g.lo, mid}, gap{mid, g.hi})
-		}
+	state := ""
+	if len(p.Seconds) >= plan.LeastRuns && !p.Stable() {
+		state = fmt.Sprintf(", not stable: ± %.1f %%", 100*p.Spread())
 	}
-	return out
+	fmt.Fprintf(rec.log, "%s: %s, run %d of %d jobs, %s in all%s\n", p.Job, terminal.Seconds(p.Seconds[len(p.Seconds)-1]),
+		len(p.Seconds), p.Repeats, terminal.Short(all), state)
 }
 
-// longestSetup is how long it may take to make the inputs of a job that is measured.
-const longestSetup = 300 * time.Millisecond
-
-// ends returns sizes of a workload that take about shortest and longest. It tries larger and
-// larger ones, up to the largest that the workload allows or that is made in longestSetup.
-func (rec *recorder) ends(w catalog.Entry) (least, most int, err error) {
-	first := w.Growth.Flags[0]
-	sizes, err := w.Defaults()
-	if err != nil {
-		return 0, 0, err
-	}
-	usual := sizes[first]
-	sizes = w.Growth.Times(sizes, 1./256)
-	shortest, longest := rec.o.shortest.Seconds(), rec.o.longest.Seconds()
-	wasSize, was, fixed := 0, 0.0, time.Duration(0)
-	for {
-		size, began := sizes[first], time.Now()
-		job, err := w.Sized(rec.ctx, sizes)
-		if err != nil && rec.ctx.Err() == nil && was == 0 && size < usual { // too small for its other flags
-			sizes = w.Growth.Times(sizes, 2)
-			continue
-		}
-		if err != nil {
-			return 0, 0, err
-		}
-		setup := time.Since(began)
-		if was == 0 {
-			fixed = setup // whatever the size
-		}
-		setup -= min(fixed, setup)
-		took, err := rec.took(job)
-		if err != nil {
-			return 0, 0, err
-		}
-		fmt.Fprintf(rec.log, "%-12s %-24s %10s, set up in %s\n", w.Name, sizeText(w, size), terminal.Seconds(took), terminal.Short(setup))
-		switch {
-		case least == 0 || took < shortest:
-			least = size
-		case was < shortest && took > was: // between
-			least = int(float64(wasSize) * math.Pow(float64(size)/float64(wasSize), math.Log(shortest/was)/math.Log(took/was)))
-		}
-		// A step is 16 times the work at most: a small size predicts a large one badly.
-		target := longest
-		if took < 0.7*shortest {
-			target = shortest
-		}
-		more := min(target/took, 16)
-		if setup > longestSetup {
-			most := w.Growth.Times(sizes, longestSetup.Seconds()/setup.Seconds())
-			least := min(least, w.Growth.Times(most, 1./32)[first]) // there may be nothing that takes shortest
-			return least, most[first], nil
-		}
-		larger, err := w.SizedAt(min(w.Growth.Times(sizes, more)[first], w.Growth.Most))
-		if err != nil {
-			return 0, 0, err
-		}
-		if target == longest && more < 1.25 || larger[first] <= size {
-			return least, larger[first], nil
-		}
-		wasSize, was, sizes = size, took, larger
-	}
-}
-
-// sizeText names a size of a workload by its flag.
-func sizeText(w catalog.Entry, size int) string {
-	return fmt.Sprintf("--%s %d", w.Growth.Flags[0], size)
-}
-
-// took runs a job a few times and returns the shortest time: the first ones load kernels.
-func (rec *recorder) took(job workload.Job) (seconds float64, err error) {
-	seconds = math.Inf(1)
-	for range 4 {
-		res, err := workload.Run(rec.ctx, rec.rt, job)
-		switch {
-		case rec.ctx.Err() != nil:
-			return 0, rec.ctx.Err()
-		case err != nil:
-			return 0, fmt.Errorf("it cannot run here: %w", err)
-		}
-		seconds = min(seconds, res.Report.Elapsed().Seconds())
-	}
-	return seconds, nil
-}
-
-// point measures a workload at one size.
-func (rec *recorder) point(w catalog.Entry, size int) (p plan.Point, err error) {
-	sizes, err := w.SizedAt(size)
-	if err != nil {
-		return p, err
-	}
-	job, err := w.Sized(rec.ctx, sizes)
-	if err != nil {
-		return p, err
-	}
-	runtime.GC() // not while it is measured
-	var need plan.Need
-	once := func(before ...func(workload.Job, *graph.Graph, *weft.Prediction)) (float64, error) {
-		res, err := workload.Run(rec.ctx, rec.rt, job, before...)
-		if err != nil {
-			return 0, err
-		}
-		return res.Report.Elapsed().Seconds(), nil
-	}
-	took, err := once(func(_ workload.Job, g *graph.Graph, _ *weft.Prediction) {
-		need = plan.NeedOf(job.Name(), g, 1)
-	})
-	for i := 1; i < learning && err == nil; i++ {
-		var again float64
-		again, err = once()
-		took = min(took, again)
-	}
-	if err != nil {
-		return p, err
-	}
-	// A little more than needed: times may fall further.
-	repeats := max(int(math.Ceil(1.2*plan.LeastRun/took)), 1)
-	var seconds []float64
-	for range plan.LeastRuns {
-		sum := 0.0
-		for range repeats {
-			s, err := once()
-			if err != nil {
-				return p, err
-			}
-			sum += s
-		}
-		seconds = append(seconds, sum/float64(repeats))
-	}
-	need.Workload = w.Name
-	return plan.PointOf(need, size, repeats, seconds), nil
-}
-
-// keep adds a point to the recording and says how long it took in all. Of two points of the
-// same size a stable one is kept, of two stable ones the faster: what else a machine does
-// only adds time.
-func (rec *recorder) keep(now plan.Point, all time.Duration) error {
-	if was := rec.find(now.Workload, now.Size); was == nil {
-		rec.r.Points = append(rec.r.Points, now)
-	} else if now.Stable() && (!was.Stable() || now.Median() < was.Median()) || !now.Stable() && !was.Stable() && now.Spread() < was.Spread() {
-		*was = now
-	}
-	stable, state := 0, ""
+// stable counts the points that count.
+func (rec *recorder) stable() (n int) {
 	for i := range rec.r.Points {
 		if rec.r.Points[i].Stable() {
-			stable++
+			n++
 		}
 	}
-	if !now.Stable() {
-		state = ", not stable"
-	}
-	fmt.Fprintf(rec.log, "%3d of %3d stable  %s: %s ± %.1f %%, %d × %d runs, %s in all%s\n", stable, len(rec.r.Points), now.Job,
-		terminal.Seconds(now.Median()), 100*now.Spread(), plan.LeastRuns, now.Repeats, terminal.Short(all), state)
-	return rec.save()
+	return n
 }
 
-func (rec *recorder) save() error {
+// save writes the recording, at most every second unless it must.
+func (rec *recorder) save(must bool) error {
+	if len(rec.r.Points) == 0 || !must && time.Since(rec.saved) < time.Second {
+		return nil
+	}
+	rec.saved = time.Now()
 	src, err := rec.r.Encode()
 	if err != nil {
 		return err

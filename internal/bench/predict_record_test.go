@@ -1,13 +1,15 @@
 package bench
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/plan"
 )
 
@@ -39,7 +41,7 @@ func TestRecordings(t *testing.T) {
 			}
 		}
 		for _, name := range names {
-			if !slices.Contains(catalog.Names(), name) {
+			if !slices.Contains(Recorded(), name) {
 				t.Fatalf("%s has %s, which is no workload", files[i], name)
 			}
 		}
@@ -100,7 +102,7 @@ func TestNothingMeasured(t *testing.T) {
 func TestBenchPredictResume(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "here.json")
 	record := func(more ...string) (*plan.Recording, error) {
-		args := append([]string{"predict", "--record", file, "--only", "reduce", "--shortest", "100us", "--longest", "400us", "--tries", "1", "--devices", "cpu"}, more...)
+		args := append([]string{"predict", "--record", file, "--only", "reduce", "--shortest", "100us", "--longest", "400us", "--devices", "cpu"}, more...)
 		if _, err := run(t.Context(), args...); err != nil {
 			return nil, err
 		}
@@ -148,68 +150,71 @@ func TestBenchPredictResume(t *testing.T) {
 	}
 }
 
-// Halving visits everything once, the ends first, and leaves no gap larger than needed.
-func TestHalving(t *testing.T) {
-	for n := range 40 {
-		var xs []int
-		for i := range n {
-			xs = append(xs, i)
+// A pass visits once what has too few runs, and each pass in another order.
+func TestDue(t *testing.T) {
+	rec := new(recorder)
+	for i := range 50 {
+		v := &visit{of: &ladder{name: "gemm"}, point: plan.Point{Size: i}}
+		switch i {
+		case 7:
+			v.gone = errTimeout
+		case 8:
+			v.point.Seconds = []float64{1, 1}
 		}
-		got := halving(slices.Clone(xs))
-		if sorted := slices.Sorted(slices.Values(got)); !slices.Equal(sorted, xs) {
-			t.Fatalf("%d: %v", n, got)
+		rec.visits = append(rec.visits, v)
+	}
+	sizesOf := func(pass int) (out []int) {
+		for _, v := range rec.due(pass) {
+			out = append(out, v.point.Size)
 		}
-		if n > 2 && (got[0] != 0 || got[1] != n-1) {
-			t.Errorf("%d: %v", n, got)
-		}
-		for k := 2; k <= n; k++ { // with k of them the largest gap is at most twice what is possible
-			seen := slices.Sorted(slices.Values(got[:k]))
-			for i := 1; i < k; i++ {
-				if gap := seen[i] - seen[i-1]; gap > 2*((n-1)/(k-1)+1) {
-					t.Errorf("%d: a gap of %d with %d seen", n, gap, k)
-				}
-			}
-		}
+		return out
+	}
+	first, third := sizesOf(1), sizesOf(3)
+	if len(first) != 48 || len(third) != 49 || slices.Contains(first, 8) || !slices.Contains(third, 8) || slices.Contains(third, 7) {
+		t.Errorf("%v, and then %v", first, third)
+	}
+	if slices.Equal(slices.DeleteFunc(slices.Clone(third), func(i int) bool { return i == 8 }), first) || slices.IsSorted(first) {
+		t.Errorf("the order stays the same: %v", first)
 	}
 }
 
-// Points that are not stable are measured again, then those that took longer than their neighbours
-// suggest, the latest first. If there are none of either, all points are.
-func TestLatest(t *testing.T) {
-	w, ok := catalog.Find("gemm")
-	if !ok {
-		t.Fatal("no gemm")
-	}
-	point := func(size int, seconds float64, spread float64) plan.Point {
-		p := plan.Point{Workload: "gemm", Size: size, Repeats: 1000}
-		for i := range plan.LeastRuns {
-			p.Seconds = append(p.Seconds, seconds*(1+spread*float64(i-2)))
+// Where there is no time for five runs of all sizes, the largest of the workload that takes most time are
+// left out, and five sizes of each stay. Without a limit nothing is left out.
+func TestThin(t *testing.T) {
+	left := func(ctx context.Context) map[string][]int {
+		rec := &recorder{ctx: ctx, log: io.Discard}
+		for _, l := range []*ladder{{name: "gemm"}, {name: "fold"}, {name: "conv"}} {
+			for i := range 8 {
+				v := &visit{of: l, point: plan.Point{Size: i + 1}, costs: time.Hour}
+				if l.name == "fold" {
+					v.costs = 2 * time.Hour
+				}
+				rec.visits = append(rec.visits, v)
+			}
 		}
-		return p
-	}
-	again := func(points ...plan.Point) (sizes []int) {
-		rec := &recorder{r: &plan.Recording{Points: points}}
-		var all []late
-		for i := range points {
-			p := &points[i]
-			all = append(all, late{rec.late(w, p), func() error { sizes = append(sizes, p.Size); return nil }})
+		rec.thin(1)
+		out := make(map[string][]int)
+		for _, v := range rec.visits {
+			if v.gone == nil {
+				out[v.of.name] = append(out[v.of.name], v.point.Size)
+			}
 		}
-		if err := each(latest(all)); err != nil {
-			t.Fatal(err)
-		}
-		return sizes
+		return out
 	}
-	// By the third power of the size 100 takes 1 s.
-	cube := func(size int) float64 { return float64(size*size*size) / 1e6 }
-	even := []plan.Point{point(100, cube(100), 0), point(200, cube(200), 0), point(400, cube(400), 0), point(800, cube(800), 0), point(1600, cube(1600), 0)}
-	if got := again(even...); !slices.Equal(got, []int{100, 200, 400, 800, 1600}) {
-		t.Errorf("of points on a line %v are measured again, and not all", got)
+	within := func(d time.Duration) map[string][]int {
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		defer cancel()
+		return left(ctx)
 	}
-	odd := slices.Clone(even)
-	odd[1] = point(200, 1.2*cube(200), 0)
-	odd[4] = point(1600, 1.5*cube(1600), 0)
-	odd[3] = point(800, cube(800), 0.1) // no neighbour to others
-	if got := again(odd...); !slices.Equal(got, []int{800, 1600, 200}) {
-		t.Errorf("%v are measured again, want what is not stable and then the latest", got)
+	eight := []int{1, 2, 3, 4, 5, 6, 7, 8}
+	if got := left(t.Context()); !slices.Equal(got["gemm"], eight) || !slices.Equal(got["fold"], eight) {
+		t.Error(got)
+	}
+	// Four passes of 28 hours: two sizes of fold are too many.
+	if got := within(4*28*time.Hour + time.Hour); !slices.Equal(got["gemm"], eight) || !slices.Equal(got["fold"], eight[:6]) {
+		t.Error(got)
+	}
+	if got := within(time.Hour); !slices.Equal(got["gemm"], eight[:5]) || !slices.Equal(got["fold"], eight[:5]) || !slices.Equal(got["conv"], eight[:5]) {
+		t.Error(got)
 	}
 }

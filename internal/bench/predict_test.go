@@ -72,7 +72,7 @@ func TestBenchPredict(t *testing.T) {
 // A recording of this machine is made, read and judged.
 func TestBenchPredictRecord(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "here.json")
-	if _, err := run(t.Context(), "predict", "--record", file, "--only", "reduce,gemm", "--sizes", "2", "--shortest", "200us", "--longest", "400us", "--tries", "1", "--devices", "cpu"); err != nil {
+	if _, err := run(t.Context(), "predict", "--record", file, "--only", "reduce,gemm,fold", "--sizes", "2", "--shortest", "200us", "--longest", "400us", "--devices", "cpu"); err != nil {
 		t.Fatal(err)
 	}
 	src, err := os.ReadFile(file)
@@ -101,7 +101,7 @@ func TestBenchPredictRecord(t *testing.T) {
 func TestBenchPredictTimeout(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "here.json")
 	for limit := time.Second; ; limit *= 2 {
-		_, err := run(t.Context(), "predict", "--record", file, "--only", "reduce", "--sizes", "2", "--shortest", "200us", "--longest", "400us", "--tries", "1000000", "--devices", "cpu", "--timeout", limit.String())
+		_, err := run(t.Context(), "predict", "--record", file, "--only", "reduce", "--sizes", "2", "--shortest", "200us", "--longest", "400us", "--runs", "1000000", "--devices", "cpu", "--timeout", limit.String())
 		if err == nil {
 			break
 		}
@@ -127,6 +127,6 @@ func TestBenchPredictRefuses(t *testing.T) {
 	refused(t, "no such file", "predict", "missing.json")
 	refused(t, "--sizes", "predict", "--record", "x", "--sizes", "0")
 	refused(t, "--shortest", "predict", "--record", "x", "--shortest", "2s")
-	refused(t, "--tries", "predict", "--record", "x", "--tries", "0")
+	refused(t, "--runs", "predict", "--record", "x", "--runs", "4")
 	refused(t, "workload", "predict", "--record", "x", "--only", "gem")
 }
