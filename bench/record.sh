@@ -8,7 +8,7 @@
 #   -n NAME     name of the machine in the recordings ("16 cores")
 #   -o FOLDER   where recordings and logs go, one for each selection of devices ($OUT or bench/predict)
 #   -t SECONDS  the time for each selection (130)
-#   -s SIZES    sizes of each workload (9)
+#   -s SIZES    sizes of each workload (8)
 #
 # DEVICES are selections as --devices takes them (cpu). A recording is written as points come,
 # and one that is there already is gone on with. taskset before it makes a machine of fewer
@@ -18,7 +18,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 weft=${WEFT:-$PWD/bin/weft}
-name= out=${OUT:-bench/predict} limit=130 sizes=9
+name= out=${OUT:-bench/predict} limit=130 sizes=8
 usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; }
 while getopts n:o:t:s:h option; do
 	case $option in
@@ -45,7 +45,7 @@ for devices; do
 	echo "# $devices, ${limit} s, to $file; load $(cut -d' ' -f1-3 /proc/loadavg)"
 	log=${file%.json}.log
 	timeout -k 5 $((limit + 10)) "$weft" bench predict --record "$file" --devices "$devices" "${label[@]}" --sizes "$sizes" \
-		--runs 7 --shortest 5ms --longest 40ms --timeout "${limit}s" --cache-dir off >"$log" 2>&1 || failed=$?
+		--runs 7 --shortest 4ms --longest 25ms --timeout "${limit}s" --cache-dir off >"$log" 2>&1 || failed=$?
 	grep -E '^pass|in 10 %|stable points|^one size|^weft:' "$log"
 done
 exit $failed

@@ -231,7 +231,7 @@ func (rec *recorder) thin(pass int) {
 
 // longestMade is how long it takes to make inputs that are made for each run. Others are kept if there is
 // memory: with inputs that lie elsewhere in memory each time, that is in the spread too.
-const longestMade = 50 * time.Millisecond
+const longestMade = 25 * time.Millisecond
 
 // visit runs a size once. It fails only if the recording cannot go on: one size may be too much for a device.
 func (rec *recorder) visit(v *visit) error {

@@ -92,7 +92,7 @@ func (j job) run(ctx context.Context, rt *weft.Runtime, repeats int) (float64, e
 }
 
 // longestSetup is how long it may take to make the inputs of a job that is measured.
-const longestSetup = 300 * time.Millisecond
+const longestSetup = 200 * time.Millisecond
 
 // ends returns sizes of a workload that take about shortest and longest. It tries larger and
 // larger ones, up to the largest that the workload allows or that is made in longestSetup.
