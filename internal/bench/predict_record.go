@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,43 +190,37 @@ func (rec *recorder) due(pass int) (out []*visit) {
 const leastSizes = 5
 
 // thin leaves out sizes for which there is no time: the largest of the workload whose sizes take most
-// time, as often as needed for the passes to come up to plan.LeastRuns.
+// time, as often as needed for the passes to come up to plan.LeastRuns. Once each has leastSizes it leaves
+// out the workload that takes most.
 func (rec *recorder) thin(pass int) {
 	until, limited := rec.ctx.Deadline()
-	if !limited || pass >= plan.LeastRuns {
-		return
-	}
-	for {
-		all := time.Duration(0)
-		byName := make(map[string][]*visit)
+	for limited && pass < plan.LeastRuns {
+		all, sums, byName := time.Duration(0), make(map[string]time.Duration), make(map[string][]*visit)
 		for _, v := range rec.visits {
 			if v.gone == nil && len(v.point.Seconds) < plan.LeastRuns {
 				all += v.costs
+				sums[v.of.name] += v.costs
 				byName[v.of.name] = append(byName[v.of.name], v)
 			}
 		}
-		if all*time.Duration(plan.LeastRuns-pass) <= time.Until(until) {
+		if all*time.Duration(plan.LeastRuns-pass) <= time.Until(until) || len(byName) == 1 {
 			return
 		}
-		var drop *visit
-		most := time.Duration(0)
-		for _, vs := range byName {
-			sum, largest := time.Duration(0), vs[0]
-			for _, v := range vs {
-				sum += v.costs
-				if v.point.Size > largest.point.Size {
-					largest = v
-				}
-			}
-			if sum > most && len(vs) > leastSizes {
-				most, drop = sum, largest
+		var drop []*visit
+		for name, vs := range byName {
+			many, was := len(vs) > leastSizes, len(drop) > leastSizes
+			if drop == nil || many && !was || many == was && sums[name] > sums[drop[0].of.name] {
+				drop = vs
 			}
 		}
-		if drop == nil {
-			return
+		if len(drop) > leastSizes {
+			slices.SortFunc(drop, func(a, b *visit) int { return cmp.Compare(b.point.Size, a.point.Size) })
+			drop = drop[:1]
 		}
-		drop.gone, drop.job = errTimeout, nil
-		fmt.Fprintf(rec.log, "%-12s %-24s left out: there is no time for it\n", drop.of.name, drop.of.sizeText(drop.point.Size))
+		for _, v := range drop {
+			v.gone, v.job = errTimeout, nil
+			fmt.Fprintf(rec.log, "%-12s %-24s left out: there is no time for it\n", v.of.name, v.of.sizeText(v.point.Size))
+		}
 	}
 }
 
