@@ -37,6 +37,9 @@ type Need struct {
 	// Serial is the number of steps within launches that must run one after another, as in a simulation
 	// whose steps a device runs without returning to the host.
 	Serial float64 `json:",omitempty"`
+	// Chains is the number of such sequences of Serial steps that run side by side, each on a part of a
+	// device that does not grow with the device; 0 means that all of it works on each step.
+	Chains float64 `json:",omitempty"`
 	// Dialects are the languages that all kernels of the job have code in; nil allows any device.
 	Dialects []graph.Dialect `json:",omitempty"`
 	// Runs is the number of times that the job's graph is run; 0 means 1. Flops, Bytes, Launches and
@@ -54,7 +57,7 @@ type Need struct {
 type Estimate struct {
 	Median, Low, High float64
 	Measured          bool   // the prediction rests on runs on this very device model
-	Bottleneck        string // what limits the job there: "compute", "memory", "link", "launch"
+	Bottleneck        string // what limits the job there: "compute", "memory", "link", "launch", "steps"
 	Fits              bool   // device memory suffices
 	Why               string // why it does not fit, or what the estimate rests on
 }

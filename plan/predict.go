@@ -174,8 +174,7 @@ func (m *Model) OnMachine(need Need, on *machine.Machine) Estimate {
 	}
 	p := partsOf(&need, on)
 	e := Estimate{Fits: true, Bottleneck: p.bottleneck()}
-	if r := m.same(on); r != nil && r.curves[need.Workload] != nil {
-		c := r.curves[need.Workload]
+	if c := m.curveOf(&need, on); c != nil {
 		x := sizeOf(&need)
 		y, half := c.at(x, termsOf(&need)), width(m.seen, c.reach(x) > 0)*c.scale(x, -1)
 		e.set(y, half, half)
@@ -317,6 +316,17 @@ func offOf(on *machine.Machine) off {
 	return off{0.7, 1.3, 10}
 }
 
+// curveOf returns the curve of a workload on a machine, nil if it was not measured there. Of steps that
+// follow one another on a device with its own memory none is used: their time is not that of operations,
+// and runs were recorded with one number of chains.
+func (m *Model) curveOf(n *Need, on *machine.Machine) *curve {
+	r := m.same(on)
+	if r == nil || n.Serial > 0 && ownMemory(on) != nil {
+		return nil
+	}
+	return r.curves[n.Workload]
+}
+
 // enoughErrors is how many predictions of a kind must have been compared with runs for
 // their errors to make an interval.
 const enoughErrors = 20
@@ -326,8 +336,7 @@ const fewErrors = 10
 
 // alone predicts a job on one device that its workload was not measured on, on logarithms.
 func (m *Model) alone(n *Need, on *machine.Machine) (y, below, above float64, why string) {
-	if r := m.same(on); r != nil && r.curves[n.Workload] != nil {
-		c := r.curves[n.Workload]
+	if c := m.curveOf(n, on); c != nil {
 		x := sizeOf(n)
 		half := width(m.seen, c.reach(x) > 0) * c.scale(x, -1)
 		return c.at(x, termsOf(n)), half, half, fmt.Sprintf("%d sizes of %s measured on one", len(c.s.x), n.Workload)
@@ -365,7 +374,7 @@ func (m *Model) fromElsewhere(n *Need, on *machine.Machine, skip int) (y float64
 	best := math.Inf(1)
 	for i, r := range m.recordings {
 		c := r.curves[n.Workload]
-		if c == nil || i == skip {
+		if c == nil || i == skip || n.Serial > 0 && ownMemory(r.Machine) != nil {
 			continue
 		}
 		here := partsOf(n, r.Machine)

@@ -186,6 +186,7 @@ type toPlan struct {
 	work   plan.Work
 	runs   float64 // runs of the work's graph, one after the other, in each of the parts
 	serial float64 // steps that follow one another in a run of the graph
+	chains float64 // of such steps, side by side
 	parts  int     // parts of the job that are independent of one another
 	state  int64   // bytes of a checkpoint, if the graph does not tell them
 	host   int64   // host memory, if it is more than the graph says
@@ -205,7 +206,7 @@ func (t *toPlan) need(on *machine.Machine) (plan.Need, error) {
 	}
 	times := t.runs * float64(t.parts)
 	n := plan.NeedOf(t.title, g, times)
-	n.Workload, n.Parts, n.Serial = t.name, t.parts, t.serial*times
+	n.Workload, n.Parts, n.Serial, n.Chains = t.name, t.parts, t.serial*times, t.chains
 	n.State, n.HostBytes = cmp.Or(t.state, n.State), max(n.HostBytes, t.host)
 	return n, nil
 }

@@ -118,7 +118,7 @@ func (p *foldPlanning) plan(c *cobra.Command) error {
 	}
 	job := of.Jobs[0]
 	return p.run(c, &toPlan{
-		name: "fold", title: r.Name(), work: job.Work, runs: job.Need.Runs, serial: job.Need.Serial / job.Need.Runs, parts: p.runs,
+		name: "fold", title: r.Name(), work: job.Work, runs: job.Need.Runs, serial: job.Need.Serial / job.Need.Runs, chains: job.Need.Chains, parts: p.runs,
 		state: r.State(), host: int64(p.config.Bytes(s.Len())),
 		try: func(ctx context.Context, rt *weft.Runtime) ([]plan.Point, error) { return p.rounds(ctx, rt, s) },
 		more: func(d *plan.Decision, on *machine.Machine, recordings []*plan.Recording) (any, func(b *bytes.Buffer), error) {
@@ -181,7 +181,7 @@ func (p *foldPlanning) protein(s *protein.Structure) (*fold.Run, plan.Protein, e
 func roundOf(r *fold.Run, every int) (plan.ProteinJob, error) {
 	round, times := r.Round()
 	work := plan.Work{Items: round.Items, Whole: round.Whole, Graph: round.Graph}
-	t := &toPlan{name: "fold", title: r.Name(), work: work, runs: times, serial: float64(every), parts: 1, state: r.State()}
+	t := &toPlan{name: "fold", title: r.Name(), work: work, runs: times, serial: float64(every), chains: float64(r.Replicas()), parts: 1, state: r.State()}
 	one, _ := machine.Named(planMachines[0])
 	need, err := t.need(one)
 	return plan.ProteinJob{Need: need, Work: work}, err
