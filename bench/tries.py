@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Compares what weft plan predicts for this machine from its trials with what is then measured.
 
-    bench/tries.py [WEFT]
+    bench/tries.py [WEFT [WORKLOAD...]]
 
 For workloads that no recording has, at two sizes each, weft plan --local predicts one run and its
 90 % interval, and weft run takes the median of five. A table says whether the interval holds it.
-It needs a binary (bin/weft) and takes about two minutes.
+It needs a binary (bin/weft) and takes about two minutes for all of them.
 """
 import json
 import statistics
@@ -22,6 +22,8 @@ JOBS = [
     ["elastic", "--residues", "256"], ["elastic", "--residues", "1024"],
     FOLD + ["--steps", "20000"], FOLD + ["--steps", "100000"],
 ]
+if sys.argv[2:]:
+    JOBS = [j for j in JOBS if j[0] in sys.argv[2:]]
 
 
 def output(*args):
