@@ -8,13 +8,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weft-run/weft/internal/simd"
 )
 
 // everyKernel runs a test with each kernel this machine has.
 func everyKernel(t *testing.T, test func(t *testing.T)) {
-	defer func() { use = best }()
-	for use = scalar; use <= best; use++ {
-		t.Run(fmt.Sprintf("kernel=%d", use), test)
+	defer func() { use = simd.Best }()
+	for _, use = range simd.Sets() {
+		t.Run(fmt.Sprintf("kernel=%v", use), test)
 	}
 }
 
@@ -273,15 +275,15 @@ func BenchmarkLife(b *testing.B) {
 	src, dst := random(words, rows, 1), make([]uint64, words*rows)
 	const block = 512 // rows, two generations of which are one MiB
 	x, y := random(words, block, 2), make([]uint64, words*block)
-	defer func() { use = best }()
-	for use = scalar; use <= best; use++ {
-		b.Run(fmt.Sprintf("kernel=%d/steps=1", use), func(b *testing.B) {
+	defer func() { use = simd.Best }()
+	for _, use = range simd.Sets() {
+		b.Run(fmt.Sprintf("kernel=%v/steps=1", use), func(b *testing.B) {
 			for range b.N {
 				Torus(dst, src, words, 0, rows)
 			}
 			b.ReportMetric(64*words*rows*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gcell/s")
 		})
-		b.Run(fmt.Sprintf("kernel=%d/steps=%d", use, k), func(b *testing.B) {
+		b.Run(fmt.Sprintf("kernel=%v/steps=%d", use, k), func(b *testing.B) {
 			for range b.N {
 				Advance(x, y, words, k)
 			}

@@ -1,5 +1,10 @@
 package automata
 
+import "github.com/weft-run/weft/internal/simd"
+
+// use is the set of kernels in use. Tests set it to run the others.
+var use = simd.Best
+
 // Rows computes the next generation of the rows lo to hi-1 of src into the same
 // rows of dst. Both are blocks of rows of the given number of words, and src
 // must have the row above lo and the row below hi-1: 1 <= lo and

@@ -1,29 +1,6 @@
 package automata
 
-import "golang.org/x/sys/cpu"
-
-// kernel is a way to compute a row.
-type kernel int
-
-const (
-	scalar kernel = iota // words, in Go
-	avx2                 // four words at once
-	avx512               // eight words at once
-)
-
-// best is the fastest kernel this machine has.
-var best = func() kernel {
-	switch {
-	case cpu.X86.HasAVX512F:
-		return avx512
-	case cpu.X86.HasAVX2:
-		return avx2
-	}
-	return scalar
-}()
-
-// use is the kernel in use. Tests set it to run the others.
-var use = best
+import "github.com/weft-run/weft/internal/simd"
 
 // rowAVX512 and rowAVX2 compute vectors of eight or four words, one after the
 // other. All pointers point at the first of them; the words before and behind
@@ -40,13 +17,13 @@ func rowAVX2(dst, up, mid, down *uint64, vectors int)
 func rowWide(dst, up, mid, down []uint64) int {
 	inner := len(mid) - 2
 	switch {
-	case use == avx512 && inner >= 8:
+	case use == simd.AVX512 && inner >= 8:
 		rowAVX512(&dst[1], &up[1], &mid[1], &down[1], inner/8)
 		if inner%8 != 0 { // the last vector overlaps the one before
 			i := 1 + inner - 8
 			rowAVX512(&dst[i], &up[i], &mid[i], &down[i], 1)
 		}
-	case use != scalar && inner >= 4:
+	case use >= simd.AVX2 && inner >= 4:
 		rowAVX2(&dst[1], &up[1], &mid[1], &down[1], inner/4)
 		if inner%4 != 0 {
 			i := 1 + inner - 4

@@ -1,6 +1,10 @@
 package landscape
 
-import "math"
+import (
+	"math"
+
+	"github.com/weft-run/weft/internal/simd"
+)
 
 // Angles is the number of rotations in a row of the landscape.
 const Angles = 1000
@@ -106,6 +110,9 @@ type pair struct {
 	size2, six, five       float64
 	cutoff2                float64
 }
+
+// use is the set of kernels in use. Tests set it to run the others.
+var use = simd.Best
 
 // add adds the energy of a pair at every angle to a row.
 func (p *pair) add(row, cos, sin []float64) {

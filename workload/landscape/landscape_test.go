@@ -7,14 +7,15 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weft-run/weft/internal/simd"
 	"github.com/weft-run/weft/workload/protein"
 )
 
 // everyKernel runs a test with each kernel this machine has.
 func everyKernel(t *testing.T, test func(t *testing.T)) {
-	defer func() { use = best }()
-	for use = scalar; use <= best; use++ {
-		t.Run(fmt.Sprintf("kernel=%d", use), test)
+	defer func() { use = simd.Best }()
+	for _, use = range simd.Sets() {
+		t.Run(fmt.Sprintf("kernel=%v", use), test)
 	}
 }
 
@@ -155,12 +156,12 @@ func TestAgainstFullEnergy(t *testing.T) {
 // The kernels agree with each other to the last bit.
 func TestKernelsAgree(t *testing.T) {
 	m := coil(t, 40)
-	defer func() { use = best }()
-	use = scalar
+	defer func() { use = simd.Best }()
+	use = simd.Go
 	want := sample(m)
-	for use = scalar + 1; use <= best; use++ {
+	for _, use = range simd.Sets()[1:] {
 		if !slices.Equal(sample(m), want) {
-			t.Errorf("kernel %d differs from the Go code", use)
+			t.Errorf("kernel %v differs from the Go code", use)
 		}
 	}
 }
@@ -260,9 +261,9 @@ func BenchmarkRows(b *testing.B) {
 	m := crambin(b)
 	n := m.Beads()
 	dst, turns, energy := make([]float64, RowCount(n)*Angles), Turns(), m.Energy(m.Native)
-	defer func() { use = best }()
-	for use = scalar; use <= best; use++ {
-		b.Run(fmt.Sprintf("kernel=%d", use), func(b *testing.B) {
+	defer func() { use = simd.Best }()
+	for _, use = range simd.Sets() {
+		b.Run(fmt.Sprintf("kernel=%v", use), func(b *testing.B) {
 			for range b.N {
 				Rows(dst, m.Native, turns, energy, 0, RowCount(n))
 			}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/simd"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload/protein"
 )
@@ -169,10 +170,10 @@ func TestGrain(t *testing.T) {
 func BenchmarkParts(b *testing.B) {
 	m := crambin(b)
 	dst, turns, energy := make([]float64, RowCount(m.Beads())*Angles), Turns(), m.Energy(m.Native)
-	defer func() { use = best }()
-	for use = scalar; use <= best; use++ {
+	defer func() { use = simd.Best }()
+	for _, use = range simd.Sets() {
 		for _, parts := range []int{1, hostedParts} {
-			b.Run(fmt.Sprintf("kernel=%d/parts=%d", use, parts), func(b *testing.B) {
+			b.Run(fmt.Sprintf("kernel=%v/parts=%d", use, parts), func(b *testing.B) {
 				angles := Angles / parts
 				for range b.N {
 					for e := 0; e < len(dst); e += angles {
