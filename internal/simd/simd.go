@@ -2,8 +2,8 @@
 // up the lanes of a vector.
 package simd
 
-// Set is a set of kernels. A set includes the sets before it: a package that has no kernel of a set
-// uses one of an earlier set.
+// Set is a set of kernels. A set includes the sets before it that the same processor has: a package
+// that has no kernel of a set uses one of an earlier set.
 type Set int
 
 // The sets.
@@ -11,10 +11,14 @@ const (
 	Go     Set = iota // none in assembly
 	AVX2              // four numbers of float64 at once
 	AVX512            // eight at once, with the instructions DQ and VL
+	NEON              // two at once, on arm64
 )
 
 // Sets are those that this machine has, that of Go first.
 func Sets() []Set {
+	if Best == NEON {
+		return []Set{Go, NEON}
+	}
 	var out []Set
 	for s := Go; s <= Best; s++ {
 		out = append(out, s)
@@ -22,7 +26,7 @@ func Sets() []Set {
 	return out
 }
 
-func (s Set) String() string { return [...]string{"go", "avx2", "avx512"}[s] }
+func (s Set) String() string { return [...]string{"go", "avx2", "avx512", "neon"}[s] }
 
 // Lanes is the number of sums that kernels of all sets keep.
 const Lanes = 8

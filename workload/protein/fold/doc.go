@@ -8,8 +8,8 @@
 // two exchanges: a group is a task's item. Positions, velocities and forces are float64 on all
 // paths. Random numbers are those of Philox, by seed, replica, step and bead, and no operation
 // is fused or reordered: a trajectory has the same bytes however groups are dealt out and with
-// every kernel (class R). simd/step.c is the source of the assembly for AVX-512 and AVX2, and
-// lane.go does the same in Go for other processors. fold.cu is for NVIDIA GPUs and fold.comp for
+// every kernel (class R). simd/step.c is the source of the assembly for AVX-512, AVX2 and
+// NEON, and lane.go does the same in Go for other processors. fold.cu is for NVIDIA GPUs and fold.comp for
 // Vulkan devices, whose trajectories are of the same random numbers, but differ by rounding.
 //
 // Files: config.go (what is run), job.go (rounds as tasks), system.go (models as tables, groups

@@ -123,7 +123,11 @@ func TestForces(t *testing.T) {
 // with whom.
 func TestKernelsAgree(t *testing.T) {
 	defer func() { use = simd.Best }()
-	m := motion{dt: 0.005, gamma: 0.2, seed: 7, first: 1<<32 - 100, steps: 300}
+	steps := 300
+	if testing.Short() {
+		steps = 30
+	}
+	m := motion{dt: 0.005, gamma: 0.2, seed: 7, first: 1<<32 - uint64(steps/3), steps: steps}
 	temperature := [lanes]float64{0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2}
 	replica := [lanes]uint64{0, 1, 2, 3, 4, 5, 6, 1000}
 	for _, model := range []*protein.Model{modelOf(t, "1CRN"), modelOf(t, "1CRN", 20, 46), long(t, few+50)} {
@@ -157,7 +161,7 @@ func TestKernelsAgree(t *testing.T) {
 		for _, k := range simd.Sets() {
 			for _, turn := range []int{0, 3} {
 				if got := run(k, turn); !slices.Equal(got.x, want.x) || !slices.Equal(got.v, want.v) {
-					t.Errorf("%d beads, kernel %d with replicas turned by %d differs", model.Beads(), k, turn)
+					t.Errorf("%d beads, kernel %v with replicas turned by %d differs", model.Beads(), k, turn)
 				}
 			}
 		}

@@ -41,7 +41,7 @@ type args struct {
 }
 
 // lanes does what simd/step.c does, one replica after the other. The conversions keep the compiler
-// from fusing a product with a sum.
+// from fusing a product with a sum, which it does on arm64 also from one statement to another.
 func (a *args) lanes(what int) {
 	for l := range lanes {
 		if what&doDrift != 0 {
@@ -74,7 +74,7 @@ func angleOf(y, x float64) float64 {
 	if upper {
 		z = (num - den) / (num + den)
 	}
-	zz := z * z
+	zz := float64(z * z)
 	p := float64(-8.750608600031904122785e-1*zz) + -1.615753718733365076637e1
 	p = float64(p*zz) + -7.500855792314704667340e1
 	p = float64(p*zz) + -1.228866684490136173410e2
@@ -113,7 +113,7 @@ func logarithm(u float64) float64 {
 	odd := 1.818357216161805012e-01 + float64(w*1.479819860511658591e-01)
 	odd = 2.857142874366239149e-01 + float64(w*odd)
 	odd = z * (6.666666666666735130e-01 + float64(w*odd))
-	h := 0.5 * f * f
+	h := float64(0.5 * f * f)
 	return float64(e*6.93147180369123816490e-01) - ((h - (float64(s*(h+(float64(even)+float64(odd)))) + float64(e*1.90821492927058770002e-10))) - f)
 }
 
@@ -122,7 +122,7 @@ func turnOf(u float64) (cos, sin float64) {
 	t := u * 4
 	n := float64(t) + real52
 	quarter := math.Float64bits(n)
-	r := (float64(t) - (n - real52)) * 1.57079632679489661923
+	r := float64((float64(t) - (n - real52)) * 1.57079632679489661923)
 	z := r * r
 	s := -2.50507602534068634195e-08 + float64(z*1.58969099521155010221e-10)
 	s = 2.75573137070700676789e-06 + float64(z*s)
@@ -207,7 +207,7 @@ func (a *args) force(l int) {
 			j := int(g.s.with[k])
 			d := sub(xi, at(g.x, j, l))
 			over := 1 / dot(d, d)
-			q := g.s.size2[k] * over
+			q := float64(g.s.size2[k] * over)
 			q2 := q * q
 			q5 := q2 * q2 * q
 			e += float64(q5 * (float64(5*q) - 6))

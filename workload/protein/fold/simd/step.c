@@ -1,5 +1,5 @@
 // The dynamics of eight replicas of a chain of beads at once, one in each lane of a vector of
-// doubles. step.sh makes assembly of it, with 512 and with 256 bits. lane.go does the same
+// doubles. step.sh makes assembly of it, with vectors of 512, 256 and 128 bits. lane.go does the same
 // operations in the same order, so that all of them agree to the last bit: nothing is fused,
 // and nothing is added up in another order.
 
@@ -7,7 +7,7 @@ typedef double v8 __attribute__((vector_size(64), aligned(8)));
 typedef long long i8 __attribute__((vector_size(64), aligned(8)));
 typedef unsigned long long u8 __attribute__((vector_size(64), aligned(8)));
 
-// args is type args of step_amd64.go.
+// args is type args of lane.go.
 struct args {
 	v8 *x, *v, *f, *listed; // bead by bead x, y and z: [3 n]
 	const int *first;       // of bonds, then angles, then dihedrals
@@ -24,6 +24,27 @@ struct args {
 	v8 noise;               // by temperature
 	u8 replica;
 };
+
+static void drift(struct args *a);
+static void force(struct args *a);
+static void kick(struct args *a);
+
+// FIRST is where the assembly begins: in a section of its own, or before all that is defined below.
+#ifdef __x86_64__
+#define FIRST __attribute__((section(".text.first")))
+#else
+#define FIRST
+#endif
+
+// step does what the bits of what ask for.
+FIRST void step(struct args *a, long what) {
+	if (what & 1)
+		drift(a);
+	if (what & 2)
+		force(a);
+	if (what & 4)
+		kick(a);
+}
 
 static inline v8 all(double a) { return (v8){a, a, a, a, a, a, a, a}; }
 static inline u8 allu(unsigned long long a) { return (u8){a, a, a, a, a, a, a, a}; }
@@ -247,14 +268,4 @@ static __attribute__((noinline)) void kick(struct args *a) {
 	v8 half = all(a->half);
 	for (long i = 0; i < 3 * a->beads; i++)
 		a->v[i] = a->v[i] + half * a->f[i];
-}
-
-// step does what the bits of what ask for. It is where the assembly begins.
-__attribute__((section(".text.first"))) void step(struct args *a, long what) {
-	if (what & 1)
-		drift(a);
-	if (what & 2)
-		force(a);
-	if (what & 4)
-		kick(a);
 }

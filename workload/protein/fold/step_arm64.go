@@ -1,0 +1,18 @@
+package fold
+
+import "github.com/weft-run/weft/internal/simd"
+
+// enterNEON runs the code of simd/step.c, which takes some microseconds for a short chain and some
+// milliseconds for a very long one.
+//
+//go:noescape
+func enterNEON(a *args, what int)
+
+// do does what the bits of what ask for.
+func (a *args) do(what int) {
+	if use == simd.NEON {
+		enterNEON(a, what)
+		return
+	}
+	a.lanes(what)
+}
