@@ -1,0 +1,175 @@
+#!/usr/bin/env bash
+# The domains on an NVIDIA GPU, where there is no Go. It needs Python with PyTorch, and carries
+# a binary:
+#
+#   CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/weft ./cmd/weft
+#   bench/domains.sh
+#
+# First it is right: five packages agree with their references on the GPU, on parts of it, and
+# on it beside the processors, and parts have the result of the whole. Then it is fast: products
+# and boosts beside the bandwidth of a copy by a kernel, bodies beside the rate of fused multiply-adds,
+# a localisation beside all cores, and steps of PageRank beside cuSPARSE's product through PyTorch with
+# a graph of the same kind and size. bench/rates.py measures what weft does not, in the same run.
+#
+# Figures for resident data are of busy_seconds: the time of tasks by the host's clock, from when what
+# they wait for was seen to be complete until they were. That includes launches, some microseconds a
+# task, and no copies from or to the host. Each is the median of three processes, of the last run of each.
+# Everything has a limit of its own; the table comes last, and is in $OUT/domains.txt too
+# ($OUT is ./out unless it is set). DEVICE=cpu and SMALL=1 try the script where there is no GPU.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+weft=$PWD/bin/weft device=${DEVICE:-cuda:0}
+OUT=${OUT:-out}
+mkdir -p "$OUT"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export XDG_CACHE_HOME=$scratch/cache
+rows=$scratch/rows
+: >"$rows"
+
+if [[ -n ${SMALL:-} ]]; then
+	count=65536 bodies=2048 bodysteps=2 scale=12 k=5 n=15 memory=64MiB times=1
+else
+	count=16777216 bodies=65536 bodysteps=16 scale=20 k=10 n=30 memory=256MiB times=3
+fi
+
+# get prints what an expression comes to for the JSON in a file, nothing if it fails.
+get() {
+	python3 -c 'import json, statistics, sys
+d = json.load(open(sys.argv[1]))
+x = eval(sys.argv[2])
+print(f"{x:.4g}" if isinstance(x, float) else x)' "$1" "$2" 2>/dev/null
+}
+
+# row notes a figure beside its bar: name, bar, figure, a test of it.
+row() {
+	local verdict=short
+	if [[ -z $3 ]]; then
+		verdict=none
+	elif awk -v x="$3" "BEGIN { exit !(x + 0 $4) }"; then
+		verdict=pass
+	fi
+	printf '%s\t%s\t%s\t%s\n' "$1" "$2" "${3:--}" "$verdict" >>"$rows"
+}
+
+# note notes a figure that has no bar.
+note() { printf '%s\t\t%s\t\n' "$1" "${2:--}" >>"$rows"; }
+
+# of prints a formula's value, nothing if one of its numbers is missing: of 'a / b' a=1 b=2.
+of() {
+	local formula=$1 given=()
+	shift
+	for number; do
+		[[ -n ${number#*=} ]] || return 0
+		given+=(-v "$number")
+	done
+	awk "${given[@]}" "BEGIN { printf \"%.4g\", $formula }" 2>/dev/null
+}
+
+# run runs a workload within a minute and writes its report as JSON to a file.
+run() {
+	local file=$1
+	shift
+	timeout 60 "$weft" run --json "$@" >"$file" 2>"$file.err" || tail -n 3 "$file.err"
+}
+
+# busy prints the median of the seconds that the device was busy with a workload, which is not checked.
+busy() {
+	local all=()
+	for ((i = 0; i < times; i++)); do
+		run "$scratch/busy" "$@" --devices "$device" --check=false >&2
+		all+=("$(get "$scratch/busy" "d['devices'][0]['busy_seconds']")")
+	done
+	printf '%s\n' "${all[@]}" | python3 -c 'import statistics, sys
+x = [float(line) for line in sys.stdin if line.strip()]
+print(f"{statistics.median(x):.6g}" if x else "")'
+}
+
+nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader 2>/dev/null
+echo "$("$weft" --version), $(nproc) cores"
+
+echo "== right"
+if [[ $device == cuda* ]]; then
+	ways=("$device" "$device/2" "$device/4" "$device,cpu")
+else
+	ways=("$device" "$device/2")
+fi
+right() {
+	local name=$1 ok=0 first= same=1
+	shift
+	for way in "${ways[@]}"; do
+		run "$scratch/check" "$@" --devices "$way" --repeat 2
+		[[ $(get "$scratch/check" "int(d['checked'])") == 1 ]] && ok=$((ok + 1))
+		[[ $way == *,* ]] && continue
+		result=$(get "$scratch/check" "d['result']")
+		[[ ${first:=$result} == "$result" ]] || same=0
+	done
+	row "$name agrees with its reference on ${ways[*]}" "${#ways[@]}" "$ok" "== ${#ways[@]}"
+	row "  the same result on parts" 1 "$same" "== 1"
+}
+right "products of Cl(3,0)" clifford
+right "products of Cl(1,3)" clifford --p 1 --q 3
+right "products of Cl(4,1)" clifford --p 4 --q 1 --count 200000
+right "rotors of Cl(3,0)" clifford --op rotor
+right "derivatives" autodiff
+right "PageRank" network
+right "graph convolution" network --problem layers
+right "orbits" relativity
+right "boosts" relativity --problem boosts --count 100000
+right "bodies" relativity --problem bodies
+right "localisation" enumerative
+
+echo "== fast"
+timeout 60 "$weft" bench memory --json --devices "$device" --sizes "$memory" --repeat 5 >"$scratch/memory" 2>"$scratch/memory.err" || tail -n 3 "$scratch/memory.err"
+bandwidth=$(get "$scratch/memory" "max(r['bytes_per_second'] for r in d if r['case'] == ('stream' if '$device'.startswith('cuda') else 'copy'))")
+timeout 60 python3 bench/rates.py "$scale" >"$scratch/rates" 2>"$scratch/rates.err" || tail -n 1 "$scratch/rates.err"
+note "bandwidth by a copy kernel, TB/s" "$(of 'b / 1e12' "b=$bandwidth")"
+fma=$(get "$scratch/rates" "d['fma'] / 1e12") gemm=$(get "$scratch/rates" "d['gemm'] / 1e12")
+note "float32 by fused multiply-adds, TFLOP/s" "$fma"
+note "float32 by a product of matrices, TFLOP/s" "$gemm"
+
+# share notes a bandwidth beside the copy kernel's: name, bytes, seconds.
+share() {
+	note "$1, TB/s" "$(of 'b / s / 1e12' "b=$2" "s=$3")"
+	row "  % of the bandwidth" "≥ 80" "$(of '100 * b / s / w' "b=$2" "s=$3" "w=$bandwidth")" ">= 80"
+}
+share "$count products of Cl(3,0)" $((96 * count)) "$(busy clifford --count $count)"
+share "$count boosts" $((128 * count)) "$(busy relativity --problem boosts --count $count)"
+
+s=$(busy relativity --problem bodies --count $bodies --steps $bodysteps)
+rate=$(of '20 * n * n * steps / s / 1e12' n=$bodies steps=$bodysteps "s=$s")
+note "$bodies bodies, TFLOP/s at 20 operations a pair" "$rate"
+row "  % of the rate by fused multiply-adds" "≥ 40" "$(of '100 * r / f' "r=$rate" "f=$fma")" ">= 40"
+
+for on in "$device" cpu; do
+	run "$scratch/sums.$on" enumerative --k $k --n $n --devices "$on" --check=false
+done
+wall="statistics.median(r['seconds'] for r in d['runs'][1:])"
+there=$(get "$scratch/sums.$device" "$wall") here=$(get "$scratch/sums.cpu" "$wall")
+note "localisation on Gr($k,$n), seconds on $device" "$there"
+note "  on $(nproc) cores" "$here"
+row "  times the cores" "≥ 10" "$(of 'h / t' "h=$here" "t=$there")" ">= 10"
+
+s=$(busy network --nodes $((1 << scale)))
+step=$(of 's / 64 * 1e6' "s=$s")
+note "PageRank of R-MAT of scale $scale in float64, µs a step" "$step"
+for kind in "float32 int32" "float32 int64" "float64 int32"; do
+	us=$(get "$scratch/rates" "d['csr']['$kind'] * 1e6")
+	note "  cuSPARSE's product, values and indices $kind, µs" "$us"
+	if [[ $kind == "float32 int32" ]]; then
+		row "  times as fast" "≥ 1" "$(of 'u / s' "u=$us" "s=$step")" ">= 1"
+	else
+		note "  times as fast" "$(of 'u / s' "u=$us" "s=$step")"
+	fi
+done
+
+{
+	echo
+	printf 'what\tbar\tfigure\tverdict\n' | cat - "$rows" | python3 -c '
+import sys
+rows = [line.rstrip("\n").split("\t") for line in sys.stdin]
+wide = [max(len(r[i]) for r in rows) for i in range(4)]
+for r in rows:
+    print("  ".join(c.ljust(w) for c, w in zip(r, wide)).rstrip())'
+	echo "$SECONDS s in all"
+} | tee "$OUT/domains.txt"
