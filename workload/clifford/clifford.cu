@@ -1,4 +1,4 @@
-// Products and norms of multivectors, as package clifford has them: a multivector to a thread.
+// Products and norms of multivectors, as package clifford has them: a multivector to a thread at a time.
 #include "../device.cuh"
 
 //params: params
@@ -8,7 +8,7 @@ struct Params {
 	unsigned left, right;
 };
 
-enum : u32 { Negative = 1u << 31 };
+enum : u32 { Negative = 1u << 31, Threads = 128, Each = 4 }; // products of a thread
 
 // Table has the entries of an algebra of P + Q = D vectors, made by the compiler: in row i the
 // blade j whose product with i is k, and whether that is negative. Blades are in the order of
@@ -53,17 +53,18 @@ template <int P, int D> struct Table {
 	}
 };
 
-// fixed is a product of an algebra that the compiler knows, by vectors of four numbers.
-template <int P, int D> INLINE void fixed(const float *x, const float *y, float *out) {
+template <int N> INLINE void load(float (&to)[N], const float *from) {
+#pragma unroll
+	for (int i = 0; i < N; i += 4) {
+		float4 u = *(const float4 *)(from + i);
+		to[i] = u.x, to[i + 1] = u.y, to[i + 2] = u.z, to[i + 3] = u.w;
+	}
+}
+
+// multiply writes a product of an algebra that the compiler knows, by vectors of four numbers.
+template <int P, int D> INLINE void multiply(const float (&a)[1 << D], const float (&b)[1 << D], float *out) {
 	constexpr Table<P, D> table;
 	constexpr int n = 1 << D;
-	float a[n], b[n];
-#pragma unroll
-	for (int i = 0; i < n; i += 4) {
-		float4 u = *(const float4 *)(x + i), v = *(const float4 *)(y + i);
-		a[i] = u.x, a[i + 1] = u.y, a[i + 2] = u.z, a[i + 3] = u.w;
-		b[i] = v.x, b[i + 1] = v.y, b[i + 2] = v.z, b[i + 3] = v.w;
-	}
 #pragma unroll
 	for (int k = 0; k < n; k += 4) {
 		float sum[4];
@@ -81,29 +82,65 @@ template <int P, int D> INLINE void fixed(const float *x, const float *y, float 
 	}
 }
 
-KERNEL(128, 1) clifford_product(const float *__restrict left, const float *__restrict right, const u32 *__restrict tables, float *__restrict out, Params c) {
-	u32 n = 1u << (c.p + c.q);
-	u64 at = (u64)BLOCK_X * THREADS + THREAD;
-	if (at >= c.n)
-		return;
-	const float *x = left + at * n * c.left, *y = right + at * n * c.right;
-	out += at * n;
-	if (aligned(x) && aligned(y) && aligned(out)) {
-		if (c.p == 3 && c.q == 0)
-			return fixed<3, 3>(x, y, out);
-		if (c.p == 1 && c.q == 3)
-			return fixed<1, 4>(x, y, out);
-		if (c.p == 4 && c.q == 1)
-			return fixed<4, 5>(x, y, out);
-	}
-	for (u32 k = 0; k < n; k++) {
-		float sum = 0;
-		for (u32 i = 0; i < n; i++) {
-			u32 e = tables[i * n + k];
-			float term = x[i] * y[e & ~Negative];
-			sum += e & Negative ? -term : term;
+// fixed has the products of a block, of an algebra that the compiler knows. A thread reads the factors
+// of Batch products before it multiplies, so that enough reads are under way: the registers of the
+// largest algebra leave room for few threads. In the last block, where some may be missing, it has one
+// at a time.
+template <int P, int D, u32 Batch> INLINE void fixed(const float *left, const float *right, float *out, Params c) {
+	constexpr int n = 1 << D;
+	u64 at = (u64)BLOCK_X * (Threads * Each), end = at + Threads * Each;
+	bool full = end <= c.n;
+	end = full ? end : c.n;
+	at += THREAD;
+	if (Batch > 1 && full) {
+#pragma unroll 1
+		for (; at < end; at += Batch * Threads) {
+			float a[Batch][n], b[Batch][n];
+#pragma unroll
+			for (u32 m = 0; m < Batch; m++) {
+				load(a[m], left + (at + m * Threads) * n * c.left);
+				load(b[m], right + (at + m * Threads) * n * c.right);
+			}
+#pragma unroll
+			for (u32 m = 0; m < Batch; m++)
+				multiply<P, D>(a[m], b[m], out + (at + m * Threads) * n);
 		}
-		out[k] = sum;
+		return;
+	}
+#pragma unroll 1
+	for (; at < end; at += Threads) {
+		float a[n], b[n];
+		load(a, left + at * n * c.left);
+		load(b, right + at * n * c.right);
+		multiply<P, D>(a, b, out + at * n);
+	}
+}
+
+// clifford_product: grid (n) cut by 512, 128 threads.
+KERNEL(128, 1) clifford_product(const float *__restrict left, const float *__restrict right, const u32 *__restrict tables, float *__restrict out, Params c) {
+	if (aligned(left) && aligned(right) && aligned(out)) {
+		if (c.p == 3 && c.q == 0)
+			return fixed<3, 3, 4>(left, right, out, c);
+		if (c.p == 1 && c.q == 3)
+			return fixed<1, 4, 2>(left, right, out, c);
+		if (c.p == 4 && c.q == 1)
+			return fixed<4, 5, 1>(left, right, out, c);
+	}
+	u32 n = 1u << (c.p + c.q);
+	u64 at = (u64)BLOCK_X * (Threads * Each) + THREAD;
+#pragma unroll 1
+	for (u32 m = 0; m < Each && at < c.n; m++, at += Threads) {
+		const float *x = left + at * n * c.left, *y = right + at * n * c.right;
+		float *to = out + at * n;
+		for (u32 k = 0; k < n; k++) {
+			float sum = 0;
+			for (u32 i = 0; i < n; i++) {
+				u32 e = tables[i * n + k];
+				float term = x[i] * y[e & ~Negative];
+				sum += e & Negative ? -term : term;
+			}
+			to[k] = sum;
+		}
 	}
 }
 

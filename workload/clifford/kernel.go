@@ -48,7 +48,7 @@ var (
 	// ProductKernel multiplies multivectors. Its arguments are the left and the right ones,
 	// the tables and the products.
 	ProductKernel = workload.With(graph.GoKernel("clifford.product", perItem),
-		workload.PTX(ptx, "clifford_product", 128, 128), workload.SPIRV(spirv, "clifford_product", 64, 64))
+		workload.PTX(ptx, "clifford_product", 128, 512), workload.SPIRV(spirv, "clifford_product", 64, 64))
 	// NormalizeKernel divides multivectors by the root of what Norm2 is without its sign, if
 	// that is not zero. Its arguments are multivectors, the tables and the normalized ones.
 	NormalizeKernel = workload.With(graph.GoKernel("clifford.normalize", perItem),

@@ -2,7 +2,7 @@
 // closeness and medoids. A block of threads has a block of rows, or a row of distances.
 #include "../device.cuh"
 
-enum : u32 { Threads = 128, Stage = 2048, Per = 8, None = ~0u };
+enum : u32 { Threads = 128, Stage = 2048, Rows = 256, Lanes = 8, Ahead = 8, Per = 8, None = ~0u };
 static const u32 Infinity = 0x7f800000;
 
 //params: rankParams
@@ -52,43 +52,105 @@ template <typename T> INLINE T total(T mine, T *room) {
 	return room[0];
 }
 
-// finish takes the step of a row, and returns the change of its rank.
+// from_lane returns the number of the lane whose place differs by a power of two.
+INLINE double from_lane(double x, u32 by) {
+	u64 b = __builtin_bit_cast(u64, x);
+	u32 low = __nvvm_shfl_sync_bfly_i32(~0u, (u32)b, by, 31), high = __nvvm_shfl_sync_bfly_i32(~0u, (u32)(b >> 32), by, 31);
+	return __builtin_bit_cast(double, (u64)high << 32 | low);
+}
+
+// among adds up what so many neighbouring lanes have, a power of two; all of them get the sum.
+template <u32 N> INLINE double among(double mine) {
+#pragma unroll
+	for (u32 by = N / 2; by > 0; by /= 2)
+		mine += from_lane(mine, by);
+	return mine;
+}
+
+// finish takes the step of a row. In the last step it returns the change of its rank.
 INLINE double finish(u32 row, double sum, const double *given, const double *shares, double *to, RankParams p) {
-	double now = (1 + p.damping * sum) * shares[row];
+	double share = shares[row], now = (1 + p.damping * sum) * share;
 	to[row] = now;
+	if (!p.last)
+		return 0;
 	double diff = now - given[p.first + row];
-	return (diff < 0 ? -diff : diff) / shares[row];
+	return (diff < 0 ? -diff : diff) / share;
+}
+
+// bring gets what comes along Ahead edges of a thread, which are Threads apart, all at once; those from
+// last on are like the one before.
+INLINE void bring(double (&values)[Ahead], u32 k, u32 last, const u32 *columns, const double *weights, const double *given, bool weighted) {
+	u32 from[Ahead];
+#pragma unroll
+	for (u32 u = 0; u < Ahead; u++)
+		from[u] = columns[min(k + u * Threads, last - 1)];
+#pragma unroll
+	for (u32 u = 0; u < Ahead; u++)
+		values[u] = given[from[u]];
+	if (weighted) {
+#pragma unroll
+		for (u32 u = 0; u < Ahead; u++)
+			values[u] = weights[min(k + u * Threads, last - 1)] * values[u];
+	}
 }
 
 // network_rank: grid (blocks) cut by 1, 128 threads. A block with one row, which may be long, is
 // added up by all threads. What comes along the edges of other blocks, which have no more than
 // Stage, is first brought to shared memory, since neighbouring threads then read neighbouring
-// columns; each row is added up by one thread.
+// columns; each row is added up by Lanes threads.
 KERNEL(128, 8) network_rank(const u32 *__restrict bounds, const u32 *__restrict starts, const u32 *__restrict columns, const double *__restrict weights, const double *__restrict given, const double *__restrict shares, double *__restrict to, double *__restrict changes, RankParams p) {
-	__shared__ double stage[Stage], room[Threads];
+	__shared__ double stage[Stage], sums[Rows];
+	__shared__ u32 begins[Rows + 1];
 	u32 from = bounds[BLOCK_X] - bounds[0], end = bounds[BLOCK_X + 1] - bounds[0];
-	u32 first = starts[from] - starts[0], last = starts[end] - starts[0];
+	u32 base = starts[0], first = starts[from] - base, last = starts[end] - base;
+	double values[Ahead], change = 0;
 	if (end == from + 1) {
 		double sum = 0;
-		for (u32 k = first + THREAD; k < last; k += Threads)
-			sum += p.weighted ? weights[k] * given[columns[k]] : given[columns[k]];
-		sum = total(sum, room);
+		for (u32 k = first + THREAD; k < last; k += Ahead * Threads) {
+			bring(values, k, last, columns, weights, given, p.weighted);
+#pragma unroll
+			for (u32 u = 0; u < Ahead; u++)
+				if (k + u * Threads < last)
+					sum += values[u];
+		}
+		sum = among<32>(sum);
+		if (THREAD % 32 == 0)
+			sums[THREAD / 32] = sum;
+		__syncthreads();
 		if (THREAD == 0)
-			changes[BLOCK_X] = finish(from, sum, given, shares, to, p);
+			changes[BLOCK_X] = finish(from, (sums[0] + sums[1]) + (sums[2] + sums[3]), given, shares, to, p);
 		return;
 	}
-	for (u32 k = first + THREAD; k < last && k - first < Stage; k += Threads)
-		stage[k - first] = p.weighted ? weights[k] * given[columns[k]] : given[columns[k]];
-	__syncthreads();
-	double change = 0;
-	for (u32 row = from + THREAD; row < end; row += Threads) {
-		double sum = 0;
-		u32 k = starts[row] - starts[0] - first, stop = min(starts[row + 1] - starts[0] - first, Stage);
-		for (; k < stop; k++)
-			sum += stage[k];
-		change += finish(row, sum, given, shares, to, p);
+	last = min(last, first + Stage);
+	for (u32 k = first + THREAD; k < last; k += Ahead * Threads) {
+		bring(values, k, last, columns, weights, given, p.weighted);
+#pragma unroll
+		for (u32 u = 0; u < Ahead; u++)
+			if (k + u * Threads < last)
+				stage[k + u * Threads - first] = values[u];
 	}
-	change = total(change, room);
+	for (; from < end; from += Rows) {
+		u32 rows = min(Rows, end - from);
+		for (u32 r = THREAD; r <= rows; r += Threads)
+			begins[r] = min(starts[from + r] - base - first, Stage);
+		__syncthreads();
+		for (u32 some = 0; some < rows; some += Threads / Lanes) {
+			u32 r = some + THREAD / Lanes;
+			double sum = 0;
+			if (r < rows)
+				for (u32 k = begins[r] + THREAD % Lanes; k < begins[r + 1]; k += Lanes)
+					sum += stage[k];
+			sum = among<Lanes>(sum);
+			if (r < rows && THREAD % Lanes == 0)
+				sums[r] = sum;
+		}
+		__syncthreads();
+		for (u32 r = THREAD; r < rows; r += Threads)
+			change += finish(from + r, sums[r], given, shares, to, p);
+		__syncthreads();
+	}
+	if (p.last)
+		change = total(change, sums);
 	if (THREAD == 0)
 		changes[BLOCK_X] = change;
 }

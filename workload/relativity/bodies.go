@@ -18,7 +18,7 @@ import (
 // their places by the velocities. Its arguments are the places of all bodies, their masses,
 // the velocities of some of them, and the places and velocities of these behind the step.
 var BodiesKernel = workload.With(graph.GoKernel("relativity.bodies", lanes),
-	workload.PTX(ptx, "relativity_bodies", 128, 128), workload.SPIRV(spirv, "relativity_bodies", 64, 64))
+	workload.PTX(ptx, "relativity_bodies", 256, 256), workload.SPIRV(spirv, "relativity_bodies", 64, 64))
 
 // lanes is the number of bodies of an item of the Go kernel.
 const lanes = 8

@@ -1,7 +1,7 @@
-// Orbits, light, boosts and bodies, as package relativity has them: a particle to a thread.
+// Orbits, light, boosts and bodies, as package relativity has them: a particle to a thread, or four bodies.
 #include "../device.cuh"
 
-enum : u32 { OrbitIn = 4, OrbitOut = 8, RayOut = 6, Tile = 128 };
+enum : u32 { OrbitIn = 4, OrbitOut = 8, RayOut = 6 };
 
 //params: orbitParams
 struct OrbitParams {
@@ -118,39 +118,68 @@ KERNEL(128, 1) relativity_boosts(const double *__restrict events, const double *
 	products[i] = x[0] * y[0] - x[1] * y[1] - x[2] * y[2] - x[3] * y[3];
 }
 
-// A block has the places and masses of as many bodies as it has threads in shared memory, in
-// turns.
-KERNEL(128, 1) relativity_bodies(const float *__restrict at, const float *__restrict mass, const float *__restrict v, float *__restrict to, float *__restrict w, BodyParams c) {
-	__shared__ float places[Tile][4];
-	u64 i = (u64)BLOCK_X * THREADS + THREAD;
-	u64 body = c.first + (i < c.n ? i : 0);
-	float x = at[3 * body], y = at[3 * body + 1], z = at[3 * body + 2], px = 0, py = 0, pz = 0;
-	for (u32 first = 0; first < c.all; first += Tile) {
-		u64 j = first + THREAD;
+INLINE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+
+// relativity_bodies: grid (n) cut by 256, 256 threads. A thread has Own bodies, of which it adds up the
+// pulls by one of Parts parts of each tile of all bodies in shared memory; the sums of the parts
+// are added up at the end. A tile that is not full has bodies without mass far away.
+KERNEL(256, 2) relativity_bodies(const float *__restrict at, const float *__restrict mass, const float *__restrict v, float *__restrict to, float *__restrict w, BodyParams c) {
+	constexpr u32 Threads = 256, Own = 4, Parts = 4, Tile = 512, Group = Threads / Parts;
+	__shared__ float4 tile[Tile];
+	__shared__ float pulls[Parts][3][Own * Group];
+	u32 lane = THREAD % Group, part = THREAD / Group;
+	u64 begin = (u64)BLOCK_X * (Own * Group);
+	float x[Own], y[Own], z[Own], px[Own] = {}, py[Own] = {}, pz[Own] = {};
+#pragma unroll
+	for (u32 b = 0; b < Own; b++) {
+		u64 i = begin + b * Group + lane, body = c.first + (i < c.n ? i : 0);
+		x[b] = at[3 * body], y[b] = at[3 * body + 1], z[b] = at[3 * body + 2];
+	}
+	for (u64 first = 0; first < c.all; first += Tile) {
 		__syncthreads();
-		if (j < c.all) {
-			for (u32 k = 0; k < 3; k++)
-				places[THREAD][k] = at[3 * j + k];
-			places[THREAD][3] = mass[j];
+#pragma unroll
+		for (u32 k = THREAD; k < Tile; k += Threads) {
+			u64 j = first + k;
+			float4 body = {1e18f, 1e18f, 1e18f, 0};
+			if (j < c.all)
+				body = float4{at[3 * j], at[3 * j + 1], at[3 * j + 2], mass[j]};
+			tile[k] = body;
 		}
 		__syncthreads();
-		u32 n = min(Tile, c.all - first);
-		for (u32 k = 0; k < n; k++) {
-			float dx = places[k][0] - x, dy = places[k][1] - y, dz = places[k][2] - z;
-			float r2 = dx * dx + dy * dy + dz * dz + c.soft2;
-			float by = places[k][3] / (r2 * __nvvm_sqrt_rn_f(r2));
-			px += by * dx;
-			py += by * dy;
-			pz += by * dz;
+		const float4 *others = tile + part * (Tile / Parts);
+#pragma unroll 4
+		for (u32 k = 0; k < Tile / Parts; k++) {
+			float4 o = others[k];
+#pragma unroll
+			for (u32 b = 0; b < Own; b++) {
+				float dx = o.x - x[b], dy = o.y - y[b], dz = o.z - z[b];
+				// 1 ÷ the distance, to some 22 bits.
+				float i = __nvvm_rsqrt_approx_ftz_f(fused(dz, dz, fused(dy, dy, fused(dx, dx, c.soft2))));
+				float by = o.w * i * (i * i);
+				px[b] = fused(by, dx, px[b]);
+				py[b] = fused(by, dy, py[b]);
+				pz[b] = fused(by, dz, pz[b]);
+			}
 		}
 	}
-	if (i >= c.n)
-		return;
-	float pulls[3] = {px, py, pz}, place[3] = {x, y, z};
-	for (u32 k = 0; k < 3; k++) {
-		float moved = v[3 * i + k] + c.step * pulls[k];
+#pragma unroll
+	for (u32 b = 0; b < Own; b++) {
+		u32 e = b * Group + lane;
+		pulls[part][0][e] = px[b], pulls[part][1][e] = py[b], pulls[part][2][e] = pz[b];
+	}
+	__syncthreads();
+	for (u32 e = THREAD; e < 3 * Own * Group; e += Threads) {
+		u32 b = e / 3, k = e % 3;
+		u64 i = begin + b;
+		if (i >= c.n)
+			return;
+		float pull = 0;
+#pragma unroll
+		for (u32 p = 0; p < Parts; p++)
+			pull += pulls[p][k][b];
+		float moved = v[3 * i + k] + c.step * pull;
 		w[3 * i + k] = moved;
-		to[3 * i + k] = place[k] + c.step * moved;
+		to[3 * i + k] = at[3 * (c.first + i) + k] + c.step * moved;
 	}
 }
 
