@@ -16,6 +16,7 @@ import (
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -59,6 +60,14 @@ type domainsReport struct {
 	Note       string      `json:"note,omitempty"`
 	Rows       []domainRow `json:"rows"`
 	Crossovers []crossover `json:"crossovers"`
+	Placed     placed      `json:"placed"`
+}
+
+// placed says how well a runtime that has both the cpu and a device chooses between them.
+type placed struct {
+	Sizes int `json:"sizes"` // of all operations, on all devices
+	// Near is at how many of them it takes at most 10 % more than the faster of cpu and device alone.
+	Near int `json:"near"`
 }
 
 // domains is the benchmark of that name.
@@ -152,7 +161,7 @@ func (o *domains) run(c *cobra.Command, s Setup) error {
 		return err
 	}
 	r.Note = part.note()
-	r.Crossovers = crossovers(r.Rows)
+	r.Crossovers, r.Placed = crossovers(r.Rows), placedOf(r.Rows)
 	if page != nil {
 		if err := page.Replace(func(w io.Writer) error { return writeDomainsPage(w, r) }); err != nil {
 			return err
@@ -395,6 +404,20 @@ func crossovers(rows []domainRow) (out []crossover) {
 	return out
 }
 
+// placedOf compares the times of runtimes that have both with the cpu's and the device's own.
+func placedOf(rows []domainRow) (p placed) {
+	for _, r := range rows {
+		if r.Together == 0 || r.Speedup == 0 {
+			continue
+		}
+		p.Sizes++
+		if r.Together <= 1.1*r.Seconds*min(1, r.Speedup) {
+			p.Near++
+		}
+	}
+	return p
+}
+
 // between is the size between two measured ones at which a device is as fast as the cpu, where
 // the logarithm of the speed-up is taken to grow evenly with that of the size.
 func between(slower, faster domainRow) int {
@@ -438,4 +461,5 @@ func (r *domainsReport) text(w *bytes.Buffer) {
 		table = append(table, []any{c.Operation, c.Device, from, c.Verdict})
 	}
 	terminal.Table(w, table)
+	fmt.Fprintf(w, "\nTogether, cpu and device take at most 10 %% more than the faster of them at %d of\n%s.\n", r.Placed.Near, text.Count(r.Placed.Sizes, "size"))
 }

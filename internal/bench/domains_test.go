@@ -118,9 +118,13 @@ func TestCrossovers(t *testing.T) {
 			t.Errorf("%v times as fast: %s", up, worth(up))
 		}
 	}
+	rows[1].Together, rows[2].Together, rows[3].Together, rows[4].Together = 1.1, 0.2, 0.73, 0.4 // 1, ¼, ⅔ and ⅓ alone
+	if p := placedOf(rows); p != (placed{Sizes: 4, Near: 3}) {
+		t.Errorf("%+v", p)
+	}
 	rows[0].Operation = "between <b>"
 	rows[1].Why = "skipped: no room"
-	r := &domainsReport{Command: "weft bench domains", Machine: "an H100", Note: "a note", Repeat: 10, Rows: rows, Crossovers: got}
+	r := &domainsReport{Command: "weft bench domains", Machine: "an H100", Note: "a note", Repeat: 10, Rows: rows, Crossovers: got, Placed: placedOf(rows)}
 	var b, page bytes.Buffer
 	r.text(&b)
 	if err := writeDomainsPage(&page, r); err != nil {
@@ -130,6 +134,9 @@ func TestCrossovers(t *testing.T) {
 		if !strings.Contains(b.String(), want) || !strings.Contains(page.String(), want) {
 			t.Errorf("report or page do not say %q:\n%s", want, b.String())
 		}
+	}
+	if !strings.HasSuffix(b.String(), "more than the faster of them at 3 of\n4 sizes.\n") {
+		t.Errorf("%s", b.String())
 	}
 	text := page.String()
 	for _, never := range []string{"http:", "https:", "src=", "<script", "<link", "@import", "url(", "ZgotmplZ", "NaN", "Inf", "<b>"} {
