@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"runtime"
 	"strconv"
 	"strings"
@@ -113,6 +114,48 @@ func TestSplitRule(t *testing.T) {
 			t.Errorf("%s: %s because %s; want %s because %s", c.name, have, got.Why, c.want, c.why)
 		}
 		rt.Close()
+	}
+}
+
+// A GPU gets work from the size on at which it makes the run shorter. Without copies that is the size from
+// which on it is faster than the processor. Where copies take most of its time, both share the
+// work long before: when the GPU alone would be as fast as the processor, both are done in little more than half the
+// time.
+func TestSplitCrossover(t *testing.T) {
+	const (
+		ops   = 100   // of an element, of which the processor does 10⁹ a second
+		reply = 60e-6 // seconds of the GPU: 50 µs until it answers, 10 µs of its link
+		bps   = 10e9  // of its link
+	)
+	rt, err := Open(context.Background(), Options{Drivers: []driver.Driver{described{core("cpu:0", 1e9, 0), gpu(1e15, 50*time.Microsecond)}}, NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	k := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "k"}, {Dialect: graph.PTX, Entry: "k"}}}
+	split := func(n, bytes int64) (here, there float64) {
+		p := sched.Items{Extent: n, Bytes: func(lo, hi int64) (in, out int64) { return (hi - lo) * bytes, 0 }}
+		part, err := rt.Split(p, graph.Task{Steps: []graph.Step{{Kernel: k}}, Work: graph.Work{Ops: ops * float64(n)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return float64(part.Ranges[0].Len()), float64(part.Ranges[1].Len())
+	}
+	const crossover = reply / (ops / 1e9)
+	for n, want := range map[int64]bool{0.9 * crossover: false, 1.1 * crossover: true} {
+		if _, there := split(n, 0); (there > 0) != want {
+			t.Errorf("of %d elements without copies the GPU gets %v; it is as fast as the processor at %v", n, there, crossover)
+		}
+	}
+	const bytes = 800 // of an element
+	n := int64(math.Round(reply / (ops/1e9 - bytes/bps)))
+	here, there := split(n, bytes)
+	alone, took := float64(n)*ops/1e9, max(here*ops/1e9, reply+there*bytes/bps)
+	if !(took < 0.6*alone) {
+		t.Errorf("%d elements take %v on either device, and %v on both, with %v and %v of them", n, alone, took, here, there)
+	}
+	if here, there := split(n/5, bytes); there != 0 {
+		t.Errorf("%v elements on the processor, and %v on a GPU that takes longer to answer", here, there)
 	}
 }
 
