@@ -31,8 +31,8 @@ func (j *RankJob) Check() error {
 	}
 	ranks := func(given []float64) []float64 {
 		out := make([]float64, len(given))
-		for i, g := range given {
-			out[i] = g * j.graph.out(i)
+		for i, p := range j.place {
+			out[i] = given[p] * j.graph.out(i)
 		}
 		return out
 	}
@@ -50,7 +50,8 @@ func (j *RankJob) Check() error {
 	}
 	want := step(before)
 	for i := range want {
-		within := 4 * 0x1p-53 * (8 + float64(j.in.Starts[i+1]-j.in.Starts[i])) * want[i]
+		row, _ := j.in.Row(int(j.place[i]))
+		within := 4 * 0x1p-53 * (8 + float64(len(row))) * want[i]
 		if !(math.Abs(got[i]-want[i]) <= within) {
 			return fmt.Errorf("%s: the rank of node %d is %v, want %v ± %.2g, both but for a factor: %w", j.Name(), i, got[i], want[i], within, ErrWrong)
 		}

@@ -188,7 +188,7 @@ func (c Config) Bytes() float64 {
 		if c.Graph != "" { // which may have weights
 			each = 12
 		}
-		return each*edges + 52*n + 24*blocks
+		return each*edges + 56*n + 24*blocks
 	case Layers:
 		return 16*edges + n*(16+4*float64(c.Features)*float64(c.Layers+1)) + 4*float64(c.Layers)*float64(c.Features)*float64(c.Features)
 	}

@@ -142,6 +142,41 @@ func (g *Graph) Transposed() *Graph {
 	return out
 }
 
+// byLength returns the graph with its nodes in the order of the lengths of their rows, the longest
+// first, and the place of each node in that order. Of rows of one length the first remains first.
+func (g *Graph) byLength() (sorted *Graph, place []uint32) {
+	n := g.Rows()
+	order := make([]uint32, n)
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	length := func(i uint32) int { return int(g.Starts[i+1] - g.Starts[i]) }
+	slices.SortStableFunc(order, func(a, b uint32) int { return length(b) - length(a) })
+	place = make([]uint32, n)
+	sorted = &Graph{Name: g.Name}
+	sorted.Starts, sorted.Columns = make([]uint32, n+1), make([]uint32, len(g.Columns))
+	if g.Values != nil {
+		sorted.Values = make([]float64, len(g.Values))
+	}
+	for p, i := range order {
+		place[i] = uint32(p)
+		sorted.Starts[p+1] = sorted.Starts[p] + uint32(length(i))
+	}
+	_ = workload.Sweep(n, func(lo, hi int) error {
+		for p := lo; p < hi; p++ {
+			from, values := g.Row(int(order[p]))
+			columns, to := sorted.Row(p)
+			for k, c := range from {
+				columns[k] = place[c]
+			}
+			copy(to, values)
+			sortRow(columns, to)
+		}
+		return nil
+	})
+	return sorted, place
+}
+
 // Undirected returns the graph with every edge both ways. Where there are both with different
 // weights, the larger counts.
 func (g *Graph) Undirected() *Graph {
@@ -213,10 +248,9 @@ func (g *Graph) valid() error {
 const (
 	blockWork = 2048
 	longRow   = 256
-	// rowWork is the cost of a row besides that of its entries, in entries: a row ends a loop whose
-	// length the processor cannot predict. On one core PageRank takes 4 ns for that, and 0.4 ns for
-	// an entry.
-	rowWork = 10
+	// rowWork is the cost of a row besides that of its entries, in entries. On one core PageRank takes
+	// 1 to 1.5 ns for a row and 0.37 ns for an entry, where rows of equal length are side by side.
+	rowWork = 3
 	// fewBlocks is the least number of blocks, so that small graphs can be shared by devices too.
 	fewBlocks = 64
 )

@@ -12,15 +12,17 @@ var gathers = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512DQ &
 // same order.
 //
 //go:noescape
-func gatherAVX512(sums *float64, starts, columns *uint32, x *float64, rows, n int, base uint32) bool
+func gatherAVX512(to, shares *float64, starts, columns *uint32, x *float64, rows, n int, damping float64, base uint32) bool
 
-// gather sets sums[i] to the sum of x[c] over the columns c of row i. It returns false if a column is
-// outside of x. Row i is columns[starts[i]-base : starts[i+1]-base].
-func gather(sums []float64, starts, columns []uint32, x []float64, base uint32) bool {
+// gather sets to[i] to what node i gives after a step: the share of one and of the damped sum of x[c]
+// over the columns c of row i. It returns false if a column is outside of x. Row i is
+// columns[starts[i]-base : starts[i+1]-base].
+func gather(to, shares []float64, starts, columns []uint32, x []float64, damping float64, base uint32) bool {
 	if !gathers || len(columns) == 0 || len(x) > MaxNodes {
-		return gatherScalar(sums, starts, columns, x, base)
+		return gatherScalar(to, shares, starts, columns, x, damping, base)
 	}
-	return gatherAVX512(&sums[0], &starts[0], &columns[0], &x[0], len(sums), len(x), base)
+	shares = shares[:len(to)]
+	return gatherAVX512(&to[0], &shares[0], &starts[0], &columns[0], &x[0], len(to), len(x), damping, base)
 }
 
 // addAVX2 adds n numbers times a factor to others; n is a multiple of eight. It rounds as the Go

@@ -45,15 +45,23 @@ done:
 	VZEROUPPER
 	RET
 
-// func gatherAVX512(sums *float64, starts, columns *uint32, x *float64, rows, n int, base uint32) bool
-TEXT ·gatherAVX512(SB), NOSPLIT, $0-57
-	MOVQ         sums+0(FP), DI
-	MOVQ         starts+8(FP), SI
-	MOVQ         columns+16(FP), DX
-	MOVQ         x+24(FP), R8
-	MOVQ         rows+32(FP), R9
-	VPBROADCASTD n+40(FP), Y15
-	MOVL         base+48(FP), R10
+// one is the number 1.
+DATA one<>+0(SB)/8, $1.0
+GLOBL one<>(SB), RODATA, $8
+
+// func gatherAVX512(to, shares *float64, starts, columns *uint32, x *float64, rows, n int, damping float64, base uint32) bool
+TEXT ·gatherAVX512(SB), NOSPLIT, $0-73
+	MOVQ         to+0(FP), DI
+	MOVQ         shares+8(FP), R15
+	MOVQ         starts+16(FP), SI
+	MOVQ         columns+24(FP), DX
+	MOVQ         x+32(FP), R8
+	MOVQ         rows+40(FP), R9
+	MOVQ         n+48(FP), CX
+	VPBROADCASTD n+48(FP), Y15
+	MOVL         base+64(FP), R10
+	VMOVSD       damping+56(FP), X14
+	VMOVSD       one<>(SB), X13
 	KXNORB       K4, K4, K4
 
 row:
@@ -62,6 +70,8 @@ row:
 	SUBQ   R11, R12             // entries of the row
 	SUBQ   R10, R11
 	LEAQ   (DX)(R11*4), R13
+	CMPQ   R12, $4
+	JLE    few
 	VPXORQ Z0, Z0, Z0
 	CMPQ   R12, $8
 	JLT    rest
@@ -101,16 +111,53 @@ reduce:
 	VADDPD        X1, X0, X0    // (0+4)+(2+6), (1+5)+(3+7)
 	VPERMILPD     $1, X0, X1
 	VADDSD        X1, X0, X0
-	VMOVSD        X0, (DI)
-	ADDQ          $8, DI
-	ADDQ          $4, SI
-	DECQ          R9
-	JNZ           row
+
+store: // (1 + damping sum) share
+	VMULSD X14, X0, X0
+	VADDSD X13, X0, X0
+	VMULSD (R15), X0, X0
+	VMOVSD X0, (DI)
+	ADDQ   $8, DI
+	ADDQ   $8, R15
+	ADDQ   $4, SI
+	DECQ   R9
+	JNZ    row
 	VZEROUPPER
-	MOVB          $1, ret+56(FP)
+	MOVB   $1, ret+72(FP)
 	RET
+
+few: // entries: (0+2)+(1+3)
+	VXORPD X0, X0, X0
+	TESTQ  R12, R12
+	JZ     store
+	MOVL   (R13), AX
+	CMPL   AX, CX
+	JAE    outside
+	VMOVSD (R8)(AX*8), X0
+	CMPQ   R12, $2
+	JLT    store
+	MOVL   4(R13), AX
+	CMPL   AX, CX
+	JAE    outside
+	VMOVSD (R8)(AX*8), X1
+	CMPQ   R12, $3
+	JLT    pair
+	MOVL   8(R13), AX
+	CMPL   AX, CX
+	JAE    outside
+	VADDSD (R8)(AX*8), X0, X0
+	CMPQ   R12, $4
+	JLT    pair
+	MOVL   12(R13), AX
+	CMPL   AX, CX
+	JAE    outside
+	VADDSD (R8)(AX*8), X1, X1
+
+pair:
+	VADDSD X1, X0, X0
+	JMP    store
 
 outside:
 	VZEROUPPER
-	MOVB $0, ret+56(FP)
+	MOVB $0, ret+72(FP)
 	RET
