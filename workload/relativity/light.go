@@ -206,18 +206,7 @@ func (j *LightJob) task(lo, hi int64) graph.Task {
 
 // Graph has a task for each range of rays.
 func (j *LightJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
-	in := b.Data(graph.Data{Name: "impacts", Bytes: int64(8 * len(j.in)), Input: true})
-	out := b.Data(graph.Data{Name: "rays", Bytes: int64(8 * len(j.out)), Output: true})
-	for _, r := range ranges {
-		t := j.task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{
-			{Data: in, Offset: 8 * r.Lo, Bytes: 8 * r.Len(), Access: graph.Read},
-			{Data: out, Offset: 8 * rayOut * r.Lo, Bytes: 8 * rayOut * r.Len(), Access: graph.Write},
-		}
-		b.Add(t)
-	}
-	return b.Build()
+	return along(ranges, j.task, series{"impacts", 1, len(j.in)}, series{"rays", rayOut, len(j.out)})
 }
 
 // Bind ties impact parameters and rays to the job's memory.

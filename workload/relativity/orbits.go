@@ -237,15 +237,29 @@ func (j *OrbitJob) task(lo, hi int64) graph.Task {
 
 // Graph has a task for each range of orbits.
 func (j *OrbitJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	return along(ranges, j.task, series{"particles", orbitIn, len(j.in)}, series{"orbits", orbitOut, len(j.out)})
+}
+
+// series is data with as many numbers for each particle or ray.
+type series struct {
+	name string
+	each int64
+	all  int
+}
+
+func (s series) use(of graph.DataID, r sched.Range, a graph.Access) graph.Use {
+	return graph.Use{Data: of, Offset: 8 * s.each * r.Lo, Bytes: 8 * s.each * r.Len(), Access: a}
+}
+
+// along returns a graph with a task for each range, which reads its part of one series and writes its
+// part of another.
+func along(ranges []sched.Range, task func(lo, hi int64) graph.Task, from, to series) (*graph.Graph, error) {
 	var b graph.Builder
-	in := b.Data(graph.Data{Name: "particles", Bytes: int64(8 * len(j.in)), Input: true})
-	out := b.Data(graph.Data{Name: "orbits", Bytes: int64(8 * len(j.out)), Output: true})
+	in := b.Data(graph.Data{Name: from.name, Bytes: 8 * int64(from.all), Input: true})
+	out := b.Data(graph.Data{Name: to.name, Bytes: 8 * int64(to.all), Output: true})
 	for _, r := range ranges {
-		t := j.task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{
-			{Data: in, Offset: 8 * orbitIn * r.Lo, Bytes: 8 * orbitIn * r.Len(), Access: graph.Read},
-			{Data: out, Offset: 8 * orbitOut * r.Lo, Bytes: 8 * orbitOut * r.Len(), Access: graph.Write},
-		}
+		t := task(r.Lo, r.Hi)
+		t.Uses = []graph.Use{from.use(in, r, graph.Read), to.use(out, r, graph.Write)}
 		b.Add(t)
 	}
 	return b.Build()
