@@ -159,6 +159,8 @@ var house = []room{
 		why: "arithmetic for GPUs is made from two primes and nothing else"},
 	{pkg: "workload/zk/msm", imports: []string{".", "graph", "machine", "sched", "workload", "internal/philox", "internal/signature"}, modules: []string{"github.com/consensys/gnark-crypto"},
 		why: "points are added up wherever devices are; the curve is gnark-crypto's"},
+	{pkg: "bench/domains", imports: []string{".", "workload", "workload/*"},
+		why: "what other programs are compared with is computed through the public calls"},
 	{pkg: "examples/*", imports: []string{".", "graph"},
 		why: "an example shows what a program outside needs, which is the public face"},
 	{pkg: "internal/terminal", imports: []string{"graph", "machine", "internal/text"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"},
