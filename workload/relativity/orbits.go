@@ -114,6 +114,10 @@ var orbitsKernel = signature.Of(signature.Kernel{
 	return n, signature.Positive([]string{"n", "turns", "rounds"}, p.n, p.turns, p.rounds)
 }, func(c *weft.Call, p orbitParams, lo, hi int) {
 	in, out := weft.View[float64](c.Args[0]), weft.View[float64](c.Args[1])
+	if abreast && p.tolerance == 0 {
+		followAbreast(c, out[orbitOut*lo:orbitOut*hi], in[orbitIn*lo:orbitIn*hi], &p)
+		return
+	}
 	for i := lo; i < hi && !c.Stopped(); i++ {
 		follow(out[orbitOut*i:orbitOut*(i+1)], in[orbitIn*i:orbitIn*(i+1)], &p)
 	}
@@ -152,47 +156,77 @@ func step(s state, l, h float64) state {
 	}
 }
 
+// path is an orbit on its way.
+type path struct {
+	state
+	l, h, first  float64 // angular momentum, step, and E² in the beginning
+	tau, drift   float64
+	turns, round int
+	fell         float64
+}
+
+// newPath is where a particle begins.
+func newPath(in []float64) path {
+	p := path{state: state{in[0], in[1], 0}, l: in[2], h: in[3]}
+	p.first = energy2(p.state, p.l*p.l)
+	return p
+}
+
+// ended says whether there are no more steps to take.
+func (o *path) ended(p *orbitParams) bool {
+	return o.round >= p.rounds || o.turns >= p.turns || o.fell != 0
+}
+
+// next takes a step, or halves the next one.
+func (o *path) next(p *orbitParams) {
+	s, l, h := o.state, o.l, o.h
+	to, used := step(s, l, h), h
+	if p.tolerance > 0 {
+		twice := step(step(s, l, h/2), l, h/2)
+		off := max(math.Abs(twice.r-to.r)/twice.r, math.Abs(twice.v-to.v), math.Abs(twice.phi-to.phi))
+		if !(off <= p.tolerance) {
+			o.h /= 2
+			o.round++
+			return
+		}
+		// A circle has no error at any step, but the next may turn by half a radian at most.
+		if to = twice; off < p.tolerance/64 && math.Abs(to.phi-s.phi) < 0.25 {
+			o.h *= 2
+		}
+	}
+	if !(to.r > horizon) {
+		o.fell = 1
+		return
+	}
+	if s.v < 0 && to.v >= 0 {
+		if o.turns++; o.turns == p.turns {
+			// Newton's method for the part of the step after which r′ is zero.
+			used = used * s.v / (s.v - to.v)
+			for range 4 {
+				at := step(s, l, used)
+				used -= at.v / pull(at.r, l*l)
+			}
+			to = step(s, l, used)
+		}
+	}
+	o.state = to
+	o.tau += used
+	o.drift = max(o.drift, math.Abs(energy2(to, l*l)-o.first)/o.first)
+	o.round++
+}
+
+// write writes the numbers of an orbit that ended.
+func (o *path) write(out []float64) {
+	copy(out, []float64{o.r, o.v, o.phi, o.tau, o.drift, float64(o.turns), o.fell, float64(o.round)})
+}
+
 // follow follows an orbit to the last of its turns.
 func follow(out, in []float64, p *orbitParams) {
-	s, l, h := state{in[0], in[1], 0}, in[2], in[3]
-	l2 := l * l
-	first := energy2(s, l2)
-	tau, drift := 0., 0.
-	turns, fell, round := 0, 0., 0
-	for ; round < p.rounds && turns < p.turns; round++ {
-		to, used := step(s, l, h), h
-		if p.tolerance > 0 {
-			twice := step(step(s, l, h/2), l, h/2)
-			off := max(math.Abs(twice.r-to.r)/twice.r, math.Abs(twice.v-to.v), math.Abs(twice.phi-to.phi))
-			if !(off <= p.tolerance) {
-				h /= 2
-				continue
-			}
-			// A circle has no error at any step, but the next may turn by half a radian at most.
-			if to = twice; off < p.tolerance/64 && math.Abs(to.phi-s.phi) < 0.25 {
-				h *= 2
-			}
-		}
-		if !(to.r > horizon) {
-			fell = 1
-			break
-		}
-		if s.v < 0 && to.v >= 0 {
-			if turns++; turns == p.turns {
-				// Newton's method for the part of the step after which r′ is zero.
-				used = used * s.v / (s.v - to.v)
-				for range 4 {
-					at := step(s, l, used)
-					used -= at.v / pull(at.r, l2)
-				}
-				to = step(s, l, used)
-			}
-		}
-		s = to
-		tau += used
-		drift = max(drift, math.Abs(energy2(s, l2)-first)/first)
+	o := newPath(in)
+	for !o.ended(p) {
+		o.next(p)
 	}
-	copy(out, []float64{s.r, s.v, s.phi, tau, drift, float64(turns), fell, float64(round)})
+	o.write(out)
 }
 
 // Name says how many orbits there are.

@@ -2,8 +2,11 @@ package relativity
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/weft-run/weft"
 )
 
 // Bodies that are pulled eight at a time are where the Go code has them, to the bit.
@@ -70,4 +73,54 @@ func TestStanding(t *testing.T) {
 			t.Errorf("after %v of their time: %v", later, err)
 		}
 	}
+}
+
+// Orbits that are followed eight at a time are those that are followed one after the other, to the
+// bit: some fall in, some use all steps, and some are not numbers.
+func TestAbreast(t *testing.T) {
+	for _, c := range []Config{{Count: 1, Steps: 64, Turns: 1}, {Count: 61, Steps: 256, Turns: 3}, {Count: 100, Steps: 4, Turns: 1}} {
+		j := newOrbits(c)
+		if c.Count > 50 {
+			j.in[orbitIn*20+3] = 1e200
+			j.in[orbitIn*21+1] = 1e200
+			j.in[orbitIn*22+2] = 1e200
+		}
+		p := orbitParams{c.Count, c.Turns, c.rounds(), 0}
+		followAbreast(new(weft.Call), j.out, j.in, &p)
+		want := make([]float64, orbitOut)
+		fell := 0
+		for i := range c.Count {
+			follow(want, j.in[orbitIn*i:], &p)
+			fell += int(want[6])
+			for k, got := range j.out[orbitOut*i : orbitOut*(i+1)] {
+				if math.Float64bits(got) != math.Float64bits(want[k]) && (got == got || want[k] == want[k]) {
+					t.Fatalf("%+v: number %d of orbit %d is %v, want %v", c, k, i, got, want[k])
+				}
+			}
+		}
+		if c.Steps == 256 && fell == 0 {
+			t.Error("no orbit fell in")
+		}
+	}
+}
+
+// BenchmarkOrbits times steps of orbits that are followed eight at a time on a core, beside those of
+// orbits followed one after the other, in turns.
+func BenchmarkOrbits(b *testing.B) {
+	j := newOrbits(Config{Count: 64, Steps: 1024, Turns: 1})
+	p := orbitParams{j.c.Count, 1, j.c.rounds(), 0}
+	var plain, fast int64
+	steps := 0.
+	for b.Loop() {
+		start := b.Elapsed()
+		for i := range j.c.Count {
+			follow(j.out[orbitOut*i:], j.in[orbitIn*i:], &p)
+			steps += j.out[orbitOut*i+7]
+		}
+		between := b.Elapsed()
+		followAbreast(new(weft.Call), j.out, j.in, &p)
+		plain, fast = plain+int64(between-start), fast+int64(b.Elapsed()-between)
+	}
+	b.ReportMetric(float64(fast)/steps, "ns/step")
+	b.ReportMetric(float64(plain)/float64(fast), "times-plain")
 }
