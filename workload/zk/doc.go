@@ -8,6 +8,6 @@
 // and errors do not say its values.
 //
 // Files: prover.go (proofs), solve.go (solved circuits), graph.go (the tasks), kernel.go (what
-// they compute), key.go (keys and their files), witness.go (witnesses as JSON), circuits.go
+// they compute), key.go (keys and their files), witness.go and witnessjson.go (witnesses as JSON), circuits.go
 // (circuits that are shipped), job.go (a proof as a workload).
 package zk

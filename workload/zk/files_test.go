@@ -2,6 +2,7 @@ package zk
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -176,7 +177,26 @@ func TestWitness(t *testing.T) {
 		``:                                     "it is empty",
 		`[]`:                                   "a JSON object",
 		`5`:                                    "a JSON object",
-		`{"a": 1`:                              "no JSON",
+		`{"Root": 1`:                           "no JSON",
+		`{"Root": 1,}`:                         "no JSON from byte 11 on",
+		`{"Root": 01}`:                         "no JSON",
+		`{"Root": NaN}`:                        "no JSON",
+		`{"Root": Infinity}`:                   "no JSON",
+		`{"Root" 1}`:                           "no JSON",
+		`{Root: 1}`:                            "no JSON",
+		"{\"Ro\nt\": 1}":                       "no JSON",
+		"{\"Ro\xfft\": 1}":                     "no JSON",
+		`{"Leaves": [1}`:                       "no JSON",
+		`{"Leaves": [1,]}`:                     "no JSON",
+		"\x00":                                 "no JSON",
+		`{"Root": 1, "Root": 1}`:               "Root has two values",
+		`{"Root": 1, "\u0052oot": 1}`:          "Root has two values",
+		`{"Root": 1e2}`:                        "Root must be a whole number from 0 on",
+		`{"Root": true}`:                       "Root must be a whole number from 0 on",
+		`{"Root": "NaN"}`:                      "Root must be a whole number from 0 on",
+		`{"Root": "\u0031"}`:                   "Root must be a whole number from 0 on",
+		`{"Root": [1]}`:                        "a value for Root_0",
+		`{"Root": {"x": 1}}`:                   "a value for Root_x",
 		`{"Root": 1} 2`:                        "more than one",
 		`{"Root": 1}`:                          "no value for Leaves_0",
 		`{"Root": -1}`:                         "Root must be a whole number from 0 on",
@@ -190,7 +210,12 @@ func TestWitness(t *testing.T) {
 		`{"Root": "` + modulus.String() + `"}`: "Root is not below the order of the group",
 		`{"Root": "` + strings.Repeat("9", 99) + `"}`:               "Root must be a whole number below",
 		strings.Replace(string(text), "{", `{"Rot": 1,`, 1):         "a value for Rot, which is not one of Root, Leaves_0",
-		strings.Repeat(`{"a":`, 40):                                 "no JSON",
+		`{"Root": "0x` + strings.Repeat("f", 64) + `"}`:             "Root is not below the order of the group",
+		`{"Leaves": [` + strings.Repeat("1,", 1<<20) + `1]}`:        "a value for Leaves_1, which",
+		`{"` + strings.Repeat("x", 1<<20) + `": 1}`:                 "a value for " + strings.Repeat("x", 64) + "…",
+		strings.Repeat(`[`, 40):                                     "a JSON object",
+		`{"a":` + strings.Repeat(`[`, 1<<20):                        "nested more than 16 deep",
+		strings.Repeat(`{"a":`, 40):                                 "nested",
 		strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40): "nested",
 	} {
 		if _, err := ReadWitness(k.Circuit, []byte(text)); !errors.Is(err, ErrWitness) || !strings.Contains(err.Error(), says) {
@@ -213,7 +238,7 @@ func FuzzWitness(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{string(text), `{"Values": [1, "0x2"], "Sum": 3}`, `{"Values": {"0": 1, "1": "9"}, "Sum": 1e3}`, `{"Values": [[1]], "Sum": ""}`, `"`} {
+	for _, seed := range []string{string(text), `{"Values": [1, "0x2"], "Sum": 3}`, `{"Values": {"0": 1, "1": "9"}, "Sum": 1e3}`, `{"Values": [[1]], "Sum": ""}`, `"`, `{"Values": [1, 2, 3], "Values": [3]}`, `{"Sum": NaN}`, `{"Val\u0075es": [-0, 0x1]}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -223,6 +248,9 @@ func FuzzWitness(f *testing.F) {
 				t.Fatal(err)
 			}
 			return
+		}
+		if !json.Valid(text) {
+			t.Fatalf("%q is taken and no JSON", text)
 		}
 		again, err := WriteWitness(k.Circuit, w)
 		if err != nil {
