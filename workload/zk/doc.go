@@ -7,7 +7,7 @@
 // A witness is secret: the memory that a proof takes for it is cleared when the proof is made,
 // and errors do not say its values.
 //
-// Files: prover.go (proofs), solve.go (solved circuits), graph.go (the tasks), kernel.go (what
+// Files: prover.go and many.go (proofs), solve.go (solved circuits), graph.go (the tasks), kernel.go (what
 // they compute), key.go (keys and their files), witness.go and witnessjson.go (witnesses as JSON), circuits.go
 // (circuits that are shipped), job.go (a proof as a workload).
 package zk

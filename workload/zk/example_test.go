@@ -6,6 +6,7 @@ import (
 	"log"
 
 	"github.com/consensys/gnark-crypto/ecc"
+	"github.com/consensys/gnark/backend/witness"
 	"github.com/consensys/gnark/frontend"
 
 	"github.com/weft-run/weft"
@@ -68,4 +69,49 @@ func ExampleProver() {
 	// Output:
 	// <nil>
 	// zk: bad witness: it does not satisfy the circuit: constraint 3 of 3 does not hold
+}
+
+func ExampleProver_ProveAll() {
+	ctx := context.Background()
+	circuit, err := zk.Compile(&Cube{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	keys, err := zk.Setup(circuit) // for tests only
+	if err != nil {
+		log.Fatal(err)
+	}
+	rt, err := weft.Open(ctx, weft.Options{Funcs: zk.Funcs()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	prover, err := zk.NewProver(rt, circuit, keys.Proving)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer prover.Release()
+
+	witnesses := func(yield func(witness.Witness, error) bool) {
+		for x := range 4 {
+			if !yield(frontend.NewWitness(&Cube{X: x, Y: x * x * x}, ecc.BN254.ScalarField())) {
+				return
+			}
+		}
+	}
+	for r := range prover.ProveAll(ctx, witnesses) {
+		if r.Err != nil {
+			log.Fatal(r.Err)
+		}
+		public, err := r.Witness.Public()
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(public.Vector(), zk.Verify(keys.Verifying, r.Proof, public))
+	}
+	// Output:
+	// [0] <nil>
+	// [1] <nil>
+	// [8] <nil>
+	// [27] <nil>
 }

@@ -49,6 +49,10 @@ type shape struct {
 	devices, cores int
 	only           []string
 	hosted         bool
+	// anywhere lets all devices take part, because those that were chosen are lost.
+	anywhere bool
+	// urgency is added to the priority of every task.
+	urgency int
 }
 
 func newShape(constraints, log int, points [numSums]int) shape {
@@ -76,7 +80,7 @@ func (s *shape) Place(m *machine.Machine) error {
 		}
 		s.hosted = s.hosted && d.HostMemory
 	}
-	if k := s.shares(); k > 1 && k < s.devices {
+	if k := s.shares(); k > 1 && k < s.devices && !s.anywhere {
 		best := slices.Clone(m.Devices)
 		slices.SortStableFunc(best, func(a, b machine.Device) int { return cmp.Compare(rank(a), rank(b)) })
 		for _, d := range best[:k] {
@@ -180,7 +184,7 @@ func (s *shape) Whole() graph.Task {
 // of the five sums a task for each range of constraints, which takes as large a part of the
 // points. Sums that need no quotient run beside the transforms.
 func (s *shape) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	b := placed{on: graph.Constraint{Only: s.only}}
+	b := placed{on: graph.Constraint{Only: s.only}, urgency: s.urgency}
 	scalars := map[string]graph.DataID{"quotient": s.transforms(&b)}
 	for i := range s.sums {
 		m := &s.sums[i]
@@ -200,12 +204,13 @@ func (s *shape) Graph(ranges []sched.Range) (*graph.Graph, error) {
 // placed is a builder of tasks for some devices.
 type placed struct {
 	graph.Builder
-	on graph.Constraint
+	on      graph.Constraint
+	urgency int
 }
 
 // Add adds a task.
 func (b *placed) Add(t graph.Task) {
-	t.On = b.on
+	t.On, t.Priority = b.on, t.Priority+b.urgency
 	b.Builder.Add(t)
 }
 

@@ -131,16 +131,41 @@ func (p *Prover) Release() {
 // frontend.NewWitness, satisfies the circuit. A witness that does not is refused with
 // [ErrWitness] before devices work on it. Copies of the witness are cleared; the witness itself
 // is the caller's.
+//
+// Proofs at the same time share the devices. If the context has a deadline within the next ten
+// seconds, the proof has a head start on others by as much as it is nearer than that.
 func (p *Prover) Prove(ctx context.Context, w witness.Witness) (*groth16.Proof, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("zk: %w", err)
+	}
 	v := &proving{shape: p.shape}
 	defer v.forget()
 	if err := v.begin(p, w); err != nil {
 		return nil, err
 	}
-	if _, err := workload.Run(ctx, p.rt, v); err != nil {
+	if until, ok := ctx.Deadline(); ok {
+		v.urgency = urgencyOf(time.Until(until))
+	}
+	_, err := workload.Run(ctx, p.rt, v)
+	if errors.Is(err, weft.ErrNoDevice) && v.only != nil {
+		v.anywhere = true
+		_, err = workload.Run(ctx, p.rt, v)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return v.assemble()
+}
+
+// A deadline is near within urgent. A step of priority is a head start of urgencyStep.
+const (
+	urgent      = 10 * time.Second
+	urgencyStep = 100 * time.Millisecond
+)
+
+// urgencyOf is the priority of a proof that has some time left.
+func urgencyOf(left time.Duration) int {
+	return int((urgent - min(max(left, 0), urgent)) / urgencyStep)
 }
 
 // proving is a proof in progress.
