@@ -39,7 +39,7 @@ type Setup struct {
 func Commands(s Setup) []*cobra.Command {
 	return []*cobra.Command{
 		newOverhead(s), newScaling(s), newBalance(s), newMemory(s), newSync(s), newCollective(s), newP2P(s),
-		newPipelineBench(s), newReplicaBench(s), newProduct(s), newFaults(s), newFailover(s), newCheckpoint(s), newMigrate(s), newVerify(s), newServing(s), newPredict(s), newDomains(s), newSuite(s), newCompare(),
+		newPipelineBench(s), newReplicaBench(s), newProduct(s), newFaults(s), newFailover(s), newCheckpoint(s), newMigrate(s), newVerify(s), newServing(s), newPredict(s), newDomains(s), newZK(s), newSuite(s), newCompare(),
 	}
 }
 
@@ -47,7 +47,7 @@ func Commands(s Setup) []*cobra.Command {
 func Funcs() map[string]weft.Func {
 	return map[string]weft.Func{
 		triangleKernel: weft.WithParams(triangleRows), spinKernel: weft.WithParams(spinUnits), evolveKernel: evolve,
-		failoverKernel: weft.WithParams(failoverStep),
+		failoverKernel: weft.WithParams(failoverStep), wordsKernel: weft.WithParams(words), productsKernel: weft.WithParams(scalars),
 	}
 }
 

@@ -29,7 +29,7 @@ import (
 // TestMain keeps measurements in a folder of its own: the benchmarks of a test measure
 // devices once, and never read the user's cache.
 func TestMain(m *testing.M) {
-	proc.Main(chaos.Makers(Funcs))
+	proc.Main(chaos.Makers(allFuncs))
 	if os.Getenv("WEFT_TEST_BENCH") != "" { // a process that a benchmark started
 		root := newRoot()
 		if err := root.ExecuteContext(context.Background()); err != nil {
@@ -51,10 +51,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// openAll opens devices with the kernels of workloads and benchmarks.
+// allFuncs are the kernels of workloads and benchmarks.
+func allFuncs() map[string]weft.Func {
+	all := catalog.Funcs()
+	maps.Copy(all, Funcs())
+	return all
+}
+
+// openAll opens devices with all kernels.
 func openAll(ctx context.Context, o weft.Options, _ io.Writer) (*weft.Runtime, error) {
-	o.Funcs = catalog.Funcs()
-	maps.Copy(o.Funcs, Funcs())
+	o.Funcs = allFuncs()
 	return weft.Open(ctx, o)
 }
 

@@ -71,15 +71,28 @@ func New(c Config) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{c: c, w: w}
-	if j.public, err = j.w.Public(); err != nil {
-		return nil, fmt.Errorf("zk: %w", err)
-	}
-	if j.keys, err = Setup(compiled); err != nil {
+	keys, err := Setup(compiled)
+	if err != nil {
 		return nil, err
 	}
-	j.shape = shapeOf(j.keys)
+	j, err := NewJob(keys, w)
+	if err != nil {
+		return nil, err
+	}
+	j.c = c
 	return j, nil
+}
+
+// NewJob is the proof of a witness with keys that are there, as a job.
+func NewJob(keys *Keys, w witness.Witness) (*Job, error) {
+	if _, err := checkWitness(keys.Circuit, w); err != nil {
+		return nil, err
+	}
+	public, err := w.Public()
+	if err != nil {
+		return nil, fmt.Errorf("zk: %w", err)
+	}
+	return &Job{keys: keys, w: w, public: public, proving: proving{shape: shapeOf(keys)}}, nil
 }
 
 // shapeOf is the size of proofs with keys.
@@ -92,6 +105,9 @@ func shapeOf(k *Keys) shape {
 
 // Name says what is proved.
 func (j *Job) Name() string {
+	if j.c.Circuit == "" {
+		return j.proving.Name()
+	}
 	return fmt.Sprintf("zk proof of circuit %s, %d constraints", j.c.Circuit, j.constraints)
 }
 

@@ -1,4 +1,4 @@
-//go:build clang || lavapipe
+//go:build clang || lavapipe || gpu
 
 package msm
 
