@@ -26,6 +26,8 @@ type sum struct {
 	scalars string // data that they are in
 	n       int    // points
 	second  bool   // they are in G2
+
+	multiples int // of each point, in the proving key on devices; 0 means one
 }
 
 // The sums by their positions.
@@ -151,6 +153,9 @@ func (m *sum) work() graph.Work {
 	}
 	return w
 }
+
+// tableBytes is the size of the points with their multiples.
+func (m *sum) tableBytes() int64 { return int64(m.n*max(m.multiples, 1)) * m.pointBytes() }
 
 func (m *sum) pointBytes() int64 {
 	if m.second {
@@ -313,7 +318,7 @@ func (s *shape) addSum(b *placed, m *sum, scalars graph.DataID, ranges []sched.R
 		return err
 	}
 	data := [...]graph.DataID{
-		b.Data(graph.Data{Name: m.name, Bytes: int64(m.n) * m.pointBytes(), Input: true}), scalars,
+		b.Data(graph.Data{Name: m.name, Bytes: m.tableBytes(), Input: true}), scalars,
 		b.Data(graph.Data{Name: "sums of " + m.name, Bytes: m.sumsBytes(), Output: true, Tolerance: graph.SameBytes}),
 	}
 	for id := range g.NumTasks() {
@@ -342,15 +347,15 @@ func onCores(k *graph.Kernel) bool {
 // sumGraph is a sum as a graph of its own, whose data are points, scalars and sums.
 func (s *shape) sumGraph(m *sum, ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
-	points := b.Data(graph.Data{Name: "points", Bytes: int64(m.n) * m.pointBytes(), Input: true})
+	points := b.Data(graph.Data{Name: "points", Bytes: m.tableBytes(), Input: true})
 	scalars := b.Data(graph.Data{Name: "scalars", Bytes: int64(m.n) * scalarBytes, Input: true})
 	sums := b.Data(graph.Data{Name: "sums", Bytes: m.sumsBytes(), Output: true})
 	var err error
 	// Other tasks run on the cores beside it.
 	if cores := (s.cores + 1) / 2; m.second {
-		err = msm.Sum[bn254.G2Affine]{N: m.n, Points: points, Scalars: scalars, Sums: sums, Cores: cores}.Add(&b, ranges)
+		err = msm.Sum[bn254.G2Affine]{N: m.n, Points: points, Scalars: scalars, Sums: sums, Cores: cores, Multiples: m.multiples}.Add(&b, ranges)
 	} else {
-		err = msm.Sum[bn254.G1Affine]{N: m.n, Points: points, Scalars: scalars, Sums: sums, Cores: cores}.Add(&b, ranges)
+		err = msm.Sum[bn254.G1Affine]{N: m.n, Points: points, Scalars: scalars, Sums: sums, Cores: cores, Multiples: m.multiples}.Add(&b, ranges)
 	}
 	if err != nil {
 		return nil, err

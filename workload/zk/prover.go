@@ -82,12 +82,16 @@ func (p *Prover) put() (err error) {
 		if len(points) == 0 {
 			continue
 		}
-		if p.points1[i], err = weft.Put(p.rt, "proving key, "+p.sums[i].name, points); err != nil {
+		m := &p.sums[i]
+		m.multiples = msm.Multiples[bn254.G1Affine](p.rt.Machine(), len(points))
+		if p.points1[i], err = msm.PutTable(p.rt, "proving key, "+m.name, points, m.multiples); err != nil {
 			return err
 		}
 	}
 	if len(pk.G2.B) > 0 {
-		if p.points2, err = weft.Put(p.rt, "proving key, B2", pk.G2.B); err != nil {
+		m := &p.sums[sumB2]
+		m.multiples = msm.Multiples[bn254.G2Affine](p.rt.Machine(), len(pk.G2.B))
+		if p.points2, err = msm.PutTable(p.rt, "proving key, B2", pk.G2.B, m.multiples); err != nil {
 			return err
 		}
 	}
@@ -183,6 +187,9 @@ type proving struct {
 // begin solves the circuit.
 func (v *proving) begin(p *Prover, w witness.Witness) (err error) {
 	v.p = p
+	for i := range v.sums {
+		v.sums[i].multiples = p.sums[i].multiples
+	}
 	v.s, err = p.solve(w)
 	return err
 }

@@ -15,6 +15,8 @@ type Bases[P Point] struct {
 	rt     *weft.Runtime
 	points *weft.Data[P]
 	n      int
+
+	multiples int // of each point
 }
 
 // Put copies points to memory that devices have access to. A device gets those of its range
@@ -26,15 +28,19 @@ func Put[P Point](rt *weft.Runtime, points []P) (*Bases[P], error) {
 	if len(points) == 0 || len(points) > MaxPoints {
 		return nil, fmt.Errorf("msm: %d points: %w: there must be 1 to %d", len(points), ErrInput, MaxPoints)
 	}
-	d, err := weft.Put(rt, "msm bases", points)
+	multiples := Multiples[P](rt.Machine(), len(points))
+	d, err := PutTable(rt, "msm bases", points, multiples)
 	if err != nil {
-		return nil, fmt.Errorf("msm: %w", err)
+		return nil, err
 	}
-	return &Bases[P]{rt: rt, points: d, n: len(points)}, nil
+	return &Bases[P]{rt: rt, points: d, n: len(points), multiples: multiples}, nil
 }
 
 // Len is the number of points.
 func (b *Bases[P]) Len() int { return b.n }
+
+// Multiples is the number of multiples of each point that are there: see [Sum].
+func (b *Bases[P]) Multiples() int { return b.multiples }
 
 // As ties the points to a graph's data of a name, for sums within larger graphs: see [Sum].
 func (b *Bases[P]) As(name string) weft.Binding { return b.points.As(name) }

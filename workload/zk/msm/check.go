@@ -30,6 +30,7 @@ func (j *Job[P]) Check() error {
 		if points, err = j.bases.points.Get(context.Background()); err != nil {
 			return fmt.Errorf("%s: %w", j.Name(), err)
 		}
+		points = everyPoint(points, j.bases.multiples)
 	}
 	switch {
 	case j.logs != nil:

@@ -30,27 +30,32 @@ func TestHost(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for bits := 4; bits <= 16; bits++ {
-		hosted[bn254.G1Affine](t, program, 300+bits, bits, "sum")
+		hosted[bn254.G1Affine](t, program, 300+bits, bits, 1, "sum")
+		for k := 2; k <= 16; k *= 2 {
+			hosted[bn254.G1Affine](t, program, 20+bits, bits, k, "opposites")
+		}
 	}
 	for _, n := range []int{1, 2, 3, 5, 9, 256, 1025} {
-		hosted[bn254.G1Affine](t, program, n, 0, "")
+		hosted[bn254.G1Affine](t, program, n, 0, 1, "")
 	}
-	hosted[bn254.G1Affine](t, program, 5000, 0, "scalars r-1")
+	hosted[bn254.G1Affine](t, program, 5000, 0, 1, "scalars r-1")
+	hosted[bn254.G1Affine](t, program, 100, 0, 16, "")
 	for _, n := range []int{1, 300} {
-		hosted[bn254.G2Affine](t, program, n, 0, "")
+		hosted[bn254.G2Affine](t, program, n, 0, 1, "")
 	}
+	hosted[bn254.G2Affine](t, program, 60, 0, 8, "")
 }
 
-// hosted compares sums of some points, or one of them.
-func hosted[P Point](t *testing.T, program string, n, bits int, only string) {
+// hosted compares sums of some points, or one of them, with multiples of each point.
+func hosted[P Point](t *testing.T, program string, n, bits, multiples int, only string) {
 	t.Helper()
 	for name, c := range cases[P](n) {
 		if only != "" && name != only {
 			continue
 		}
-		s := Sum[P]{N: n, window: bits}
-		if got, want := runHost(t, program, s.task(0, int64(n)), c.points, c.scalars), Reference(c.points, c.scalars); Total(got) != want || slices.ContainsFunc(got[1:], func(p P) bool { return p != *new(P) }) {
-			t.Errorf("%s of %d points of %s with windows of %d: %v, want %v", name, n, group[P](), bits, got, want)
+		s := Sum[P]{N: n, window: bits, Multiples: multiples}
+		if got, want := runHost(t, program, s.task(0, int64(n)), table(c.points, multiples), c.scalars), Reference(c.points, c.scalars); Total(got) != want || slices.ContainsFunc(got[1:], func(p P) bool { return p != *new(P) }) {
+			t.Errorf("%s of %d points of %s with windows of %d, %d multiples: %v, want %v", name, n, group[P](), bits, multiples, got, want)
 		}
 	}
 }

@@ -26,22 +26,27 @@ func TestCUDA(t *testing.T) {
 	}
 	defer rt.Close()
 	for _, n := range sizesTo(20) {
-		compared[bn254.G1Affine](t, rt, n, 0, "sum")
+		compared[bn254.G1Affine](t, rt, n, 0, 1, "sum")
 	}
 	for _, n := range []int{1, 2, 3, 5, 600, 4097} {
-		compared[bn254.G1Affine](t, rt, n, 0, "")
+		compared[bn254.G1Affine](t, rt, n, 0, 1, "")
 	}
 	for _, name := range []string{"scalars r-1", "equal points and scalars", "opposites", "points at infinity"} {
-		compared[bn254.G1Affine](t, rt, 1<<17+1, 0, name)
+		compared[bn254.G1Affine](t, rt, 1<<17+1, 0, 1, name)
 	}
 	for bits := 4; bits <= 16; bits++ {
-		compared[bn254.G1Affine](t, rt, 3000, bits, "opposites")
+		compared[bn254.G1Affine](t, rt, 3000, bits, 1, "opposites")
+		for k := 2; k <= mostMultiples; k *= 2 {
+			compared[bn254.G1Affine](t, rt, 1000+bits, bits, k, "opposites")
+		}
 	}
 	for _, n := range sizesTo(12) {
-		compared[bn254.G2Affine](t, rt, n, 0, "sum")
+		compared[bn254.G2Affine](t, rt, n, 0, 1, "sum")
 	}
-	compared[bn254.G2Affine](t, rt, 300, 0, "")
-	compared[bn254.G2Affine](t, rt, 1<<14+1, 0, "opposites")
+	compared[bn254.G2Affine](t, rt, 300, 0, 1, "")
+	compared[bn254.G2Affine](t, rt, 300, 0, 8, "")
+	compared[bn254.G1Affine](t, rt, 1<<15+1, 0, mostMultiples, "")
+	compared[bn254.G2Affine](t, rt, 1<<14+1, 0, 1, "opposites")
 }
 
 // sizesTo are small sizes, and those around powers of two up to 2^log.

@@ -20,12 +20,18 @@ import (
 //
 // Last, pairs adds up windows, two and two, until there is one sum, and finish writes it in affine
 // coordinates.
+//
+// Doublings follow one upon another, which takes long where there are few points. With a table of
+// multiples of each point by powers of 2, windows of a scalar that are as far apart as two of the
+// powers are one window, and fewer are to be added up: see multiples.go.
 
 // gpuParams are the parameters of all kernels for GPUs. Places are words of the workspace. Counts
 // are at its beginning, and the sums of buckets behind them.
 type gpuParams struct {
 	points, parts              int // of the range
-	bits, windows, buckets     int // buckets of a window
+	multiples                  int // of each point, in the table of points
+	bits, windows, buckets     int // buckets of a window; windows of the digits that go with one multiple
+	last                       int // bits of the last window
 	clear                      int // words that are zero at first
 	sorted, sums               int // where the sorted points are, and the sums of buckets
 	segment, segments          int // entries of a segment (or doublings of a pair), and segments of a window
@@ -36,11 +42,29 @@ type gpuParams struct {
 const (
 	clearWords = 64 // that a thread clears
 	chunkWords = 64 // counts of a chunk
-	foldSums   = 16 // sums that are folded into one
-	listSums   = 32 // entries of a segment of later lists
-	weighSums  = 16 // buckets of a segment that is weighed
+	foldSums   = 4  // sums that are folded into one
 	threads    = 128
 )
+
+// listSums is the number of entries of a segment of later lists: few for short ones, where what a
+// thread does one after another takes longer than all of it.
+func listSums(entries int64) int {
+	if entries > 1<<18 {
+		return 32
+	}
+	return leastList
+}
+
+// leastList is the smallest number of entries of such a segment.
+const leastList = 8
+
+// weighSums is the number of buckets of a segment that is weighed, for so many buckets in all windows.
+func weighSums(buckets int) int {
+	if buckets >= 1<<17 {
+		return 16
+	}
+	return 4
+}
 
 // gpuKernels are the kernels of a group.
 type gpuKernels struct {
@@ -72,22 +96,6 @@ var (
 	gpuG1, gpuG2 = newKernels("g1"), newKernels("g2")
 )
 
-// windowBits is the number of bits of a window for n points with the fewest products: ten for
-// each point and window, and about fifty for each bucket.
-func windowBits(n int64) int {
-	best, least := 0, 0.0
-	for c := 4; c <= 16; c++ {
-		cost := float64(windows(c)) * (10*float64(n) + 50*float64(int64(1)<<(c-1)))
-		if best == 0 || cost < least {
-			best, least = c, cost
-		}
-	}
-	return best
-}
-
-// windows is the number of windows: a digit's sign takes a bit more than a scalar has.
-func windows(bits int) int { return (scalarBits + bits) / bits }
-
 // pointSegment is the number of points that a thread adds up: few for few points, so that there
 // are threads for a whole GPU, and many for many, because each segment leaves two sums over.
 func pointSegment(n int64, windows int) int {
@@ -108,15 +116,18 @@ func (l *layout) take(n int64) int {
 	return int(at)
 }
 
-// gpuSteps are the steps of a task for GPUs, with the workspace that they need.
-func gpuSteps[P Point](n, parts int64, bits int) (steps []graph.Step, workspace int64) {
+// gpuSteps are the steps of a task for GPUs, with the workspace that they need. Each point has a
+// number of multiples in the table.
+func gpuSteps[P Point](n, parts int64, bits, multiples int) (steps []graph.Step, workspace int64) {
 	k := gpuG1
 	if group[P]() == "G2" {
 		k = gpuG2
 	}
 	sumWords := 2 * pointBytes[P]() / 4 // four coordinates
-	p := gpuParams{points: int(n), parts: int(parts), bits: bits, windows: windows(bits), buckets: 1 << (bits - 1)}
-	w := int64(p.windows)
+	p := gpuParams{points: int(n), parts: int(parts), multiples: multiples}
+	p.bits, p.windows, p.last = cutWindows(bits, multiples)
+	p.buckets = 1 << (p.bits - 1)
+	w, listed := int64(p.windows), n*int64(multiples)
 	var l layout
 	step := func(k *graph.Kernel, p gpuParams, x, y int64) {
 		steps = append(steps, graph.Step{Kernel: k, Launch: graph.Grid(x, y)}.With(p))
@@ -124,7 +135,7 @@ func gpuSteps[P Point](n, parts int64, bits int) (steps []graph.Step, workspace 
 	l.take(w * int64(p.buckets+1)) // counts
 	p.sums = l.take(w * int64(p.buckets) * sumWords)
 	p.clear = int(l)
-	p.sorted = l.take(w * n)
+	p.sorted = l.take(w * listed)
 	step(k.clear, p, (int64(p.clear)+clearWords-1)/clearWords, 1)
 	step(k.count, p, n, 1)
 	q := p
@@ -137,27 +148,36 @@ func gpuSteps[P Point](n, parts int64, bits int) (steps []graph.Step, workspace 
 
 	// Lists are read from one of two places and written to the other.
 	q = p
-	q.segment = pointSegment(n, p.windows)
-	q.segments = int((n + int64(q.segment) - 1) / int64(q.segment))
+	q.segment = pointSegment(listed, p.windows)
+	q.segments = int((listed + int64(q.segment) - 1) / int64(q.segment))
 	list := func(entries int64) (keys, sums int) { return l.take(w * entries), l.take(w * entries * sumWords) }
 	q.to, q.toSums = list(2 * int64(q.segments))
-	other, otherSums := list(2 * (2*int64(q.segments)/listSums + 1))
+	other, otherSums := list(2 * (2*int64(q.segments)/leastList + 1))
 	step(k.points, q, int64(q.segments), w)
 	for q.segments > 1 {
-		q.entries, q.segment = 2*q.segments, listSums
-		q.segments = (q.entries + listSums - 1) / listSums
+		q.entries = 2 * q.segments
+		q.segment = listSums(w * int64(q.entries))
+		q.segments = (q.entries + q.segment - 1) / q.segment
 		q.from, q.fromSums, q.to, q.toSums, other, otherSums = q.to, q.toSums, other, otherSums, q.to, q.toSums
 		step(k.sums, q, int64(q.segments), w)
 	}
+	steps = append(steps, reduceSteps(k, p, &l, sumWords)...)
+	return steps, 4 * int64(l)
+}
 
-	q = p
-	q.segment = min(weighSums, p.buckets)
+// reduceSteps are the steps that make one sum of those of buckets.
+func reduceSteps(k gpuKernels, p gpuParams, l *layout, sumWords int64) (steps []graph.Step) {
+	step := func(k *graph.Kernel, p gpuParams, x, y int64) {
+		steps = append(steps, graph.Step{Kernel: k, Launch: graph.Grid(x, y)}.With(p))
+	}
+	w, q := int64(p.windows), p
+	q.segment = min(weighSums(p.windows*p.buckets), p.buckets)
 	q.segments = p.buckets / q.segment
 	q.toSums = l.take(w * int64(q.segments) * sumWords)
-	otherSums = l.take(w * (int64(q.segments)/foldSums + 1) * sumWords)
+	otherSums := l.take(w * (int64(q.segments)/foldSums + 1) * sumWords)
 	step(k.weigh, q, int64(q.segments), w)
 	for q.segments > 1 {
-		q.entries, q.segments = q.segments, (q.segments+foldSums-1)/foldSums
+		q.entries, q.segment, q.segments = q.segments, foldSums, (q.segments+foldSums-1)/foldSums
 		q.fromSums, q.toSums, otherSums = q.toSums, otherSums, q.toSums
 		step(k.fold, q, int64(q.segments), w)
 	}
@@ -168,6 +188,6 @@ func gpuSteps[P Point](n, parts int64, bits int) (steps []graph.Step, workspace 
 		step(k.pairs, q, int64(q.segments), 1)
 	}
 	q.fromSums = q.toSums
-	step(k.finish, q, parts, 1)
-	return steps, 4 * int64(l)
+	step(k.finish, q, int64(p.parts), 1)
+	return steps
 }

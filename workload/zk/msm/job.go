@@ -160,6 +160,9 @@ func (j *Job[P]) Hosted() workload.Job {
 // sum is the job's sum in a graph with this data.
 func (j *Job[P]) sum() Sum[P] {
 	s := Sum[P]{N: len(j.scalars), Cores: j.cores, Hosted: j.hosted}
+	if j.bases != nil {
+		s.Multiples = j.bases.multiples
+	}
 	if j.hosted {
 		s.Most = int64(callPoints * max(j.cores, 1))
 	}
@@ -176,7 +179,7 @@ func (j *Job[P]) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	s := j.sum()
 	points := len(j.points)
 	if j.bases != nil {
-		points = j.bases.n
+		points = j.bases.n * j.bases.multiples
 	}
 	s.Points = b.Data(graph.Data{Name: "points", Bytes: pointBytes[P]() * int64(points), Input: true})
 	s.Scalars = b.Data(graph.Data{Name: "scalars", Bytes: scalarBytes * int64(len(j.scalars)), Input: true})

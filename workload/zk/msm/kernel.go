@@ -24,6 +24,8 @@ type params struct {
 	points int // of the range
 	part   int // points of a partial sum
 	each   int // partial sums that an item of the launch writes
+
+	multiples int // of each point, in the table of points
 }
 
 // items is the number of items of a launch.
@@ -56,15 +58,15 @@ func kernel[P Point](name, group string, sum func([]P, []fr.Element) (P, error))
 		Name: name, Does: "adds up multiples of points of BN254's " + group + " by scalars", Grid: "items of parts", Per: []uint32{1},
 		Args: []signature.Arg{signature.In("points", graph.U8), signature.In("scalars", graph.U8), signature.Out("sums", graph.U8)},
 	}, func(_ *weft.Call, p params) (n signature.Need, err error) {
-		if err := signature.Positive([]string{"points", "part", "each"}, p.points, p.part, p.each); err != nil {
+		if err := signature.Positive([]string{"points", "part", "each", "multiples"}, p.points, p.part, p.each, p.multiples); err != nil {
 			return n, err
 		}
 		n.Items = p.items()
-		n.Elements[0], n.Elements[1] = size*int64(p.points), scalarBytes/8*int64(p.points)
+		n.Elements[0], n.Elements[1] = signature.Product(int(size), p.points, p.multiples), scalarBytes/8*int64(p.points)
 		n.Elements[2] = size * parts(int64(p.points), int64(p.part))
 		return n, nil
 	}, func(c *weft.Call, p params, lo, hi int) {
-		points, scalars, sums := weft.View[P](c.Args[0])[:p.points], weft.View[fr.Element](c.Args[1])[:p.points], weft.View[P](c.Args[2])
+		points, scalars, sums := weft.View[P](c.Args[0])[:p.points*p.multiples], weft.View[fr.Element](c.Args[1])[:p.points], weft.View[P](c.Args[2])
 		first, end := lo*p.each, min(hi*p.each, int(parts(int64(p.points), int64(p.part))))
 		clear(sums[first:end])
 		// Items that come together are added up together, which takes fewer additions, up to
@@ -77,7 +79,7 @@ func kernel[P Point](name, group string, sum func([]P, []fr.Element) (P, error))
 				c.Fail(err)
 				return
 			}
-			part, err := sum(points[from:to], scalars[from:to])
+			part, err := sum(everyPoint(points[from*p.multiples:to*p.multiples], p.multiples), scalars[from:to])
 			if err != nil {
 				c.Fail(err)
 				return

@@ -20,10 +20,10 @@ func TestManyCalls(t *testing.T) {
 	points, _ := Draw[bn254.G1Affine](1, n)
 	scalars := DrawScalars(1, n)
 	want := Reference(points, scalars)
-	for _, p := range []params{{points: n, part: 4, each: 3}, {points: n, part: 4, each: 100}, {points: n, part: 20, each: 1}} {
+	for _, p := range []params{{points: n, part: 4, each: 3, multiples: 1}, {points: n, part: 4, each: 100, multiples: 1}, {points: n, part: 20, each: 1, multiples: 3}} {
 		sums := slices.Repeat(points[:1], int(parts(n, int64(p.part))))
 		step := graph.Step{}.With(p)
-		c := &weft.Call{Params: step.Params, Args: [][]byte{workloadtest.Bytes(points), workloadtest.Bytes(scalars), workloadtest.Bytes(sums)}}
+		c := &weft.Call{Params: step.Params, Args: [][]byte{workloadtest.Bytes(table(points, p.multiples)), workloadtest.Bytes(scalars), workloadtest.Bytes(sums)}}
 		Funcs()["msm.g1"](c, 0, int(p.items()))
 		if got := Total(sums); got != want {
 			t.Errorf("%+v: the sum is %v, want %v", p, got, want)

@@ -25,7 +25,9 @@ layout(local_size_x = 64) in;
 //params: gpuParams
 layout(push_constant) uniform Params {
 	uint points, parts; // of the range
-	uint bits, windows, buckets; // buckets of a window
+	uint multiples; // of each point, in the table of points
+	uint bits, windows, buckets; // buckets of a window; windows of the digits that go with one multiple
+	uint last; // bits of the last window
 	uint clear; // words that are zero at first
 	uint sorted, sums; // where the sorted points are, and the sums of buckets
 	uint segment, segments; // entries of a segment (or doublings of a pair), and segments of a window
@@ -33,7 +35,7 @@ layout(push_constant) uniform Params {
 	uint from, from_sums, to, to_sums; // where lists are: buckets, and sums
 };
 
-const uint Negative = 0x80000000u, Clear = 64, Chunk = 64, Fold = 16;
+const uint Negative = 0x80000000u, Clear = 64, Chunk = 64;
 layout(std430, binding = 3) buffer Work { uint work[]; };
 
 #ifdef F
@@ -52,14 +54,15 @@ layout(std430, binding = 1) readonly buffer Scalars { Fr scalars[]; };
 Fr number;
 uint carry;
 
-// next_digit returns the magnitude of the next digit, and its sign in bit 31.
-uint next_digit() {
-	uint digit = (number.v[0] & ((1u << bits) - 1)) + carry;
+// next_digit returns the magnitude of the next digit, the one of window w, and its sign in bit 31.
+uint next_digit(uint w) {
+	uint width = w % windows == windows - 1 ? last : bits;
+	uint digit = (number.v[0] & ((1u << width) - 1)) + carry;
 	for (uint i = 0; i < 7; i++)
-		number.v[i] = number.v[i] >> bits | number.v[i + 1] << (32 - bits);
-	number.v[7] >>= bits;
-	carry = digit > 1u << (bits - 1) ? 1 : 0;
-	return carry != 0 ? ((1u << bits) - digit) | Negative : digit;
+		number.v[i] = number.v[i] >> width | number.v[i + 1] << (32 - width);
+	number.v[7] >>= width;
+	carry = digit > 1u << (width - 1) ? 1 : 0;
+	return carry != 0 ? ((1u << width) - digit) | Negative : digit;
 }
 #endif
 
@@ -71,10 +74,10 @@ bool first = true;
 Sum run;
 
 // end ends a run, the last one of the segment or another.
-void end(uint item, uint window, bool last) {
+void end(uint item, uint window, bool ends) {
 	if (bucket == 0)
 		return;
-	if (segments == 1 || (!first && !last)) {
+	if (segments == 1 || (!first && !ends)) {
 		all_sums[sum_at(sums) + window * buckets + bucket - 1] = run;
 	} else {
 		uint at = 2 * (window * segments + item) + (first ? 0 : 1);
@@ -96,12 +99,12 @@ void main() {
 		return;
 	number = to_number(scalars[item]);
 	carry = 0;
-	for (uint w = 0; w < windows; w++) {
-		uint digit = next_digit(), m = digit & ~Negative;
+	for (uint w = 0; w < windows * multiples; w++) {
+		uint digit = next_digit(w), m = digit & ~Negative, of = w % windows;
 		if (m != 0) {
-			uint at = atomicAdd(work[w * (buckets + 1) + m], 1);
+			uint at = atomicAdd(work[of * (buckets + 1) + m], 1);
 #ifdef SCATTER
-			work[sorted + w * points + at] = item | (digit & Negative);
+			work[sorted + of * points * multiples + at] = (item * multiples + w / windows) | (digit & Negative);
 #endif
 		}
 	}
@@ -159,7 +162,7 @@ void main() {
 			while (i >= stop)
 				stop = work[ends + ++bucket];
 		}
-		uint entry = work[sorted + window * points + i];
+		uint entry = work[sorted + window * points * multiples + i];
 		Affine q = given[entry & ~Negative];
 		if (!is_infinity(q)) {
 			if ((entry & Negative) != 0)
@@ -224,7 +227,7 @@ void main() {
 		return;
 	uint list = sum_at(from_sums) + window * entries;
 	Sum sum = infinity();
-	for (uint i = item * Fold; i < (item + 1) * Fold && i < entries; i++)
+	for (uint i = item * segment; i < (item + 1) * segment && i < entries; i++)
 		accumulate(sum, all_sums[list + i]);
 	all_sums[sum_at(to_sums) + window * segments + item] = sum;
 #elif defined(PAIRS)

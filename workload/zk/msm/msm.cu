@@ -25,7 +25,9 @@ static u32 claim(u32 *at) { return (*at)++; }
 //params: gpuParams
 struct Params {
 	unsigned points, parts; // of the range
-	unsigned bits, windows, buckets; // buckets of a window
+	unsigned multiples; // of each point, in the table of points
+	unsigned bits, windows, buckets; // buckets of a window; windows of the digits that go with one multiple
+	unsigned last; // bits of the last window
 	unsigned clear; // words that are zero at first
 	unsigned sorted, sums; // where the sorted points are, and the sums of buckets
 	unsigned segment, segments; // entries of a segment (or doublings of a pair), and segments of a window
@@ -33,7 +35,7 @@ struct Params {
 	unsigned from, from_sums, to, to_sums; // where lists are: buckets, and sums
 };
 
-enum : u32 { Negative = 1u << 31, Clear = 64, Chunk = 64, Fold = 16 };
+enum : u32 { Negative = 1u << 31, Clear = 64, Chunk = 64 };
 
 // clear sets counts and sums of buckets to zero, which is infinity.
 ENTRY msm_clear(const u32 *, const u32 *, u32 *, u32 *work, Params p) {
@@ -50,8 +52,9 @@ struct Digits {
 	INLINE Digits of(const u32 *scalars, u32 i) { return {to_number(((const Fr *)scalars)[i]), 0, 0}; }
 };
 
-// next returns the magnitude of the next digit, and its sign in bit 31.
-INLINE u32 next(Digits &d, u32 bits) {
+// next returns the magnitude of the next digit, the one of window w, and its sign in bit 31.
+INLINE u32 next(Digits &d, const Params &p, u32 w) {
+	u32 bits = w % p.windows == p.windows - 1 ? p.last : p.bits;
 	u32 word = d.at / 32, low = word < 8 ? d.number.v[word] : 0, high = word < 7 ? d.number.v[word + 1] : 0;
 	u32 digit = (u32)((((u64)high << 32 | low) >> (d.at % 32)) & ((1u << bits) - 1)) + d.carry;
 	d.at += bits;
@@ -64,9 +67,9 @@ ENTRY msm_count(const u32 *, const u32 *scalars, u32 *, u32 *work, Params p) {
 	if (ITEM >= p.points)
 		return;
 	Digits d = Digits::of(scalars, ITEM);
-	for (u32 w = 0; w < p.windows; w++)
-		if (u32 m = next(d, p.bits) & ~Negative)
-			claim(work + (u64)w * (p.buckets + 1) + m);
+	for (u32 w = 0; w < p.windows * p.multiples; w++)
+		if (u32 m = next(d, p, w) & ~Negative)
+			claim(work + (u64)(w % p.windows) * (p.buckets + 1) + m);
 }
 
 // chunks adds up counts, by chunks.
@@ -110,11 +113,11 @@ ENTRY msm_scatter(const u32 *, const u32 *scalars, u32 *, u32 *work, Params p) {
 	if (ITEM >= p.points)
 		return;
 	Digits d = Digits::of(scalars, ITEM);
-	for (u32 w = 0; w < p.windows; w++) {
-		u32 digit = next(d, p.bits), m = digit & ~Negative;
+	for (u32 w = 0; w < p.windows * p.multiples; w++) {
+		u32 digit = next(d, p, w), m = digit & ~Negative, window = w % p.windows;
 		if (m) {
-			u32 at = claim(work + (u64)w * (p.buckets + 1) + m);
-			work[p.sorted + (u64)w * p.points + at] = ITEM | (digit & Negative);
+			u32 at = claim(work + (u64)window * (p.buckets + 1) + m);
+			work[p.sorted + (u64)window * p.points * p.multiples + at] = (ITEM * p.multiples + w / p.windows) | (digit & Negative);
 		}
 	}
 }
@@ -158,7 +161,7 @@ template <class F> INLINE void add_points(const u32 *points, u32 *work, Params p
 	if (item >= p.segments)
 		return;
 	Runs<F> r = runs<F>(work, p, item, window);
-	const u32 *ends = work + (u64)window * (p.buckets + 1), *sorted = work + p.sorted + (u64)window * p.points;
+	const u32 *ends = work + (u64)window * (p.buckets + 1), *sorted = work + p.sorted + (u64)window * p.points * p.multiples;
 	u32 lo = item * p.segment, hi = lo + p.segment;
 	if (hi > ends[p.buckets])
 		hi = ends[p.buckets];
@@ -235,7 +238,7 @@ template <class F> INLINE void fold(u32 *work, Params p, u32 item, u32 window) {
 		return;
 	const Sum<F> *from = (const Sum<F> *)(work + p.from_sums) + (u64)window * p.entries;
 	Sum<F> sum = Sum<F>::infinity();
-	for (u32 i = item * Fold; i < (item + 1) * Fold && i < p.entries; i++)
+	for (u32 i = item * p.segment; i < (item + 1) * p.segment && i < p.entries; i++)
 		accumulate(sum, from[i]);
 	((Sum<F> *)(work + p.to_sums))[(u64)window * p.segments + item] = sum;
 }

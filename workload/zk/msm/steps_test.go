@@ -10,16 +10,16 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// compared compares sums of some points, or one of them.
-func compared[P Point](t *testing.T, rt *weft.Runtime, n, bits int, only string) {
+// compared compares sums of some points, or one of them, with multiples of each point.
+func compared[P Point](t *testing.T, rt *weft.Runtime, n, bits, multiples int, only string) {
 	t.Helper()
 	for name, c := range cases[P](n) {
 		if only != "" && name != only {
 			continue
 		}
 		var b graph.Builder
-		s := Sum[P]{N: n, window: bits}
-		s.Points = b.Data(graph.Data{Name: "points", Bytes: pointBytes[P]() * int64(n), Input: true})
+		s := Sum[P]{N: n, window: bits, Multiples: multiples}
+		s.Points = b.Data(graph.Data{Name: "points", Bytes: pointBytes[P]() * int64(n*multiples), Input: true})
 		s.Scalars = b.Data(graph.Data{Name: "scalars", Bytes: scalarBytes * int64(n), Input: true})
 		s.Sums = b.Data(graph.Data{Name: "sums", Bytes: SumsBytes[P](n), Output: true})
 		ranges := []sched.Range{{Lo: 0, Hi: int64(n)}}
@@ -34,11 +34,11 @@ func compared[P Point](t *testing.T, rt *weft.Runtime, n, bits int, only string)
 			t.Fatal(err)
 		}
 		sums := make([]P, SumsBytes[P](n)/pointBytes[P]())
-		if _, err := rt.Run(t.Context(), g, weft.Bind("points", c.points), weft.Bind("scalars", c.scalars), weft.Bind("sums", sums)); err != nil {
+		if _, err := rt.Run(t.Context(), g, weft.Bind("points", table(c.points, multiples)), weft.Bind("scalars", c.scalars), weft.Bind("sums", sums)); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := Total(sums), Reference(c.points, c.scalars); got != want {
-			t.Errorf("%s of %d points of %s with windows of %d: %v, want %v", name, n, group[P](), bits, got, want)
+			t.Errorf("%s of %d points of %s with windows of %d, %d multiples: %v, want %v", name, n, group[P](), bits, multiples, got, want)
 		}
 	}
 }

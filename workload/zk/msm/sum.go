@@ -30,6 +30,9 @@ type Sum[P Point] struct {
 	// Most is the largest number of points of a task; 0 means that a range is one task, up to
 	// what a device's memory should hold.
 	Most int64
+	// Multiples is the number of multiples of each point in Points, which are those of [PutTable];
+	// 0 means one, the point itself.
+	Multiples int
 
 	window int // bits of a window on GPUs; 0 means that they follow from the number of points
 }
@@ -87,16 +90,18 @@ func (s Sum[P]) Add(b *graph.Builder, ranges []sched.Range) error {
 // task adds up the points from lo to hi.
 func (s Sum[P]) task(lo, hi int64) graph.Task {
 	n, align, size := hi-lo, Align(s.N), pointBytes[P]()
+	multiples := max(s.Multiples, 1)
+	table := size * int64(multiples)
 	t := graph.Task{
 		Name: fmt.Sprintf("points %d-%d", lo, hi),
 		Uses: []graph.Use{
-			{Data: s.Points, Offset: s.PointsFrom + size*lo, Bytes: size * n, Access: graph.Read},
+			{Data: s.Points, Offset: s.PointsFrom + table*lo, Bytes: table * n, Access: graph.Read},
 			{Data: s.Scalars, Offset: s.ScalarsFrom + scalarBytes*lo, Bytes: scalarBytes * n, Access: graph.Read},
 			{Data: s.Sums, Offset: s.SumsFrom + size*(lo/align), Bytes: size * parts(n, align), Access: graph.Write},
 		},
 		Work: graph.Work{Ops: ops[P](n), Bytes: float64((size + scalarBytes) * n), Unit: graph.Int32},
 	}
-	p := params{points: int(n), part: int(align)}
+	p := params{points: int(n), part: int(align), multiples: multiples}
 	p.each = int(max(parts(parts(n, align), max(int64(s.Cores), 1)), parts(leastPoints, align)))
 	cpu := cpuG1
 	if group[P]() == "G2" {
@@ -105,7 +110,7 @@ func (s Sum[P]) task(lo, hi int64) graph.Task {
 	t.Steps = []graph.Step{graph.Step{Kernel: cpu, Launch: graph.Grid(p.items())}.With(p)}
 	if !s.Hosted {
 		var steps []graph.Step
-		steps, t.Workspace = gpuSteps[P](n, parts(n, align), cmp.Or(s.window, windowBits(n)))
+		steps, t.Workspace = gpuSteps[P](n, parts(n, align), cmp.Or(s.window, windowBits[P](n, multiples)), multiples)
 		t.Steps = append(t.Steps, steps...)
 	}
 	return t

@@ -22,13 +22,15 @@ func TestVulkan(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close()
-	compared[bn254.G1Affine](t, rt, 300, 4, "")
+	compared[bn254.G1Affine](t, rt, 300, 4, 1, "")
 	for _, n := range []int{1, 2, 3, 5, 513, 1024} {
-		compared[bn254.G1Affine](t, rt, n, 0, "sum")
+		compared[bn254.G1Affine](t, rt, n, 0, 1, "sum")
 	}
-	compared[bn254.G1Affine](t, rt, 100, 9, "sum")
+	compared[bn254.G1Affine](t, rt, 100, 9, 1, "sum")
+	compared[bn254.G1Affine](t, rt, 120, 0, 16, "opposites")
+	compared[bn254.G1Affine](t, rt, 60, 5, 4, "sum")
 	for _, name := range []string{"sum", "scalars r-1", "equal points and scalars", "opposites"} {
-		compared[bn254.G2Affine](t, rt, 65, 0, name)
+		compared[bn254.G2Affine](t, rt, 65, 0, 1, name)
 	}
-	compared[bn254.G2Affine](t, rt, 257, 0, "sum")
+	compared[bn254.G2Affine](t, rt, 257, 0, 1, "sum")
 }
