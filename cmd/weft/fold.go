@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,6 +28,7 @@ type folding struct {
 	options     weft.Options
 	config      fold.Config
 	temperature string
+	ladder      string
 	check       bool
 	asJSON      bool
 	out         string
@@ -57,6 +60,7 @@ have those in between and exchange them, and the heat capacity is computed.`,
 	}
 	f.flags(c.Flags())
 	terminal.Complete(c, "structure", protein.Shipped)
+	terminal.Complete(c, "ladder", func() []string { return []string{"geometric", "tuned"} })
 	return c
 }
 
@@ -68,6 +72,7 @@ func (f *folding) flags(p *pflag.FlagSet) {
 	p.IntVar(&f.config.Every, "frame", 1000, "steps between frames, after which replicas exchange temperatures")
 	p.IntVar(&f.config.Replicas, "replicas", 16, "trajectories; eight are computed at once")
 	p.StringVar(&f.temperature, "temperature", "0.7", "`temperature`, or lowest and highest as in 0.6-1.1")
+	p.StringVar(&f.ladder, "ladder", "geometric", "`temperatures` in between: geometric, or tuned to exchange equally often")
 	p.Uint32Var(&f.config.Seed, "seed", 1, "seed of the random numbers")
 	p.BoolVar(&f.check, "check", true, "compare the last steps and energies with an independent reference")
 	p.StringVarP(&f.out, "out", "o", "", "write frames of the lowest temperature to a `file`: .pdb, .dcd or .xtc")
@@ -82,6 +87,10 @@ func (f *folding) settle() (err error) {
 	if f.config.Low, f.config.High, ok = ladder(f.temperature); !ok {
 		return terminal.Usagef("--temperature %s: give a number above 0, or two as in 0.6-1.1", f.temperature)
 	}
+	if f.ladder != "geometric" && f.ladder != "tuned" {
+		return terminal.Usagef("--ladder %s: give geometric or tuned", f.ladder)
+	}
+	f.config.Tuned = f.ladder == "tuned"
 	if f.config.Steps == 0 || f.config.Every == 0 || f.config.Replicas == 0 {
 		return terminal.Usagef("--steps %d, --frame %d, --replicas %d: give 1 or more", f.config.Steps, f.config.Every, f.config.Replicas)
 	}
@@ -288,6 +297,9 @@ type foldReport struct {
 	Best        *fold.Frame     `json:"best,omitempty"`
 	GDTTS       float64         `json:"gdt_ts,omitempty"`     // of the last frame of the replica on the lowest rung
 	Acceptance  *float64        `json:"acceptance,omitempty"` // of exchanges
+	ByPair      []float64       `json:"acceptance_by_pair,omitempty"`
+	Ladder      []float64       `json:"ladder,omitempty"`      // temperatures
+	Tuned       int             `json:"tuned_steps,omitempty"` // in which it was tuned
 	Heat        *fold.Heat      `json:"heat_capacity,omitempty"`
 	Files       []string        `json:"files,omitempty"` // that were written
 	Frames      int             `json:"frames"`
@@ -351,6 +363,13 @@ func (rep *foldReport) fill(r *fold.Run) {
 	if asked, done := r.Exchanges(); asked > 0 {
 		share := float64(done) / float64(asked)
 		rep.Acceptance = &share
+		rep.Ladder = r.Temperatures()
+		if tuned := r.Tuned(); tuned > 0 {
+			rep.Tuned = r.Frame(tuned-1, 0).Step
+		}
+		if by := r.Acceptances(); !slices.ContainsFunc(by, math.IsNaN) {
+			rep.ByPair = by
+		}
 	}
 	rep.Heat, _ = r.Heat() // nil where there are too few samples
 }
@@ -394,7 +413,14 @@ func (rep *foldReport) text(b *bytes.Buffer) {
 	fmt.Fprintf(b, "\nFolded: %d of %s, which had an RMSD below %g and Q above %g in some frame.\n", rep.Folded, terminal.Count(len(rep.Replicas), "replica"), fold.FoldedRMSD, fold.FoldedQ)
 	fmt.Fprintf(b, "Best: RMSD %.2f, Q %.2f, by replica %d at step %d. GDT-TS at the end, lowest temperature: %.1f.\n", rep.Best.RMSD, rep.Best.Q, rep.Best.Replica, rep.Best.Step, rep.GDTTS)
 	if rep.Acceptance != nil {
-		fmt.Fprintf(b, "Exchanges: %s of those asked.\n", terminal.Percent(*rep.Acceptance))
+		by := ""
+		if len(rep.ByPair) > 1 {
+			by = fmt.Sprintf(", %s to %s by neighbours", terminal.Percent(slices.Min(rep.ByPair)), terminal.Percent(slices.Max(rep.ByPair)))
+		}
+		fmt.Fprintf(b, "Exchanges: %s of those asked%s.\n", terminal.Percent(*rep.Acceptance), by)
+		if rep.Tuned > 0 {
+			fmt.Fprintf(b, "The ladder was tuned in the first %d steps: %.3f.\n", rep.Tuned, rep.Ladder)
+		}
 	}
 	if h := rep.Heat; h != nil && rep.Folded == 0 {
 		fmt.Fprintln(b, "Heat capacity: no replica folded, so that where the chain melts is not known; take more steps.")

@@ -47,6 +47,21 @@ func TestFold(t *testing.T) {
 	}
 }
 
+// The temperatures of a tuned ladder are reported, and how often neighbours exchanged.
+func TestFoldTuned(t *testing.T) {
+	args := foldArgs("--temperature", "0.6-1.1", "--steps", "3200", "--frame", "50", "--ladder", "tuned")
+	if out := works(t, args...); !strings.Contains(out, " by neighbours.\nThe ladder was tuned in the first 800 steps: [0.600 ") {
+		t.Errorf("%s", out)
+	}
+	var rep foldReport
+	if err := json.Unmarshal([]byte(works(t, append(args, "--json")...)), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Ladder) != 10 || len(rep.ByPair) != 9 || rep.Tuned != 800 || rep.Ladder[9] != 1.1 || !rep.Checked {
+		t.Errorf("%+v", rep)
+	}
+}
+
 // A folding that was kept is not computed again.
 func TestFoldKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "kept")
@@ -210,6 +225,8 @@ func TestFoldMistakes(t *testing.T) {
 		{"no model 3", []string{"--model", "3"}},
 		{"as in 0.6-1.1", []string{"--temperature", "warm"}},
 		{"they must grow", []string{"--temperature", "1.1-0.6"}},
+		{"give geometric or tuned", []string{"--temperature", "0.6-1.1", "--ladder", "steep"}},
+		{"two temperatures and 64 frames", []string{"--ladder", "tuned"}},
 		{"give 1 or more", []string{"--steps", "0"}},
 		{"there must be 1 to", []string{"--replicas", "-3"}},
 		{"name two files", []string{"--out", filepath.Join(dir, "t.dcd"), "--html", filepath.Join(dir, "t.dcd")}},

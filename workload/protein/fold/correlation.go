@@ -46,9 +46,10 @@ func correlation(series [][]float64) float64 {
 
 // kept says which rounds are of equilibrium and over how many rounds they are correlated.
 type kept struct {
-	from int     // the first
-	over float64 // the statistical inefficiency of all replicas together, in rounds
-	walk float64 // that of a replica by itself
+	from   int     // the first
+	over   float64 // the statistical inefficiency of all replicas together, in rounds
+	walk   float64 // that of a replica by itself
+	latest int     // the last first round that was tried
 }
 
 // settle finds the rounds to keep by a value of each round and replica and the rung that it
@@ -89,21 +90,25 @@ func settle(value func(round, replica int) (v float64, rung int), rounds, replic
 		}
 		over := float64(stride) * correlation([][]float64{together})
 		if left := float64(rounds-from) / over; left > most {
-			most, out = left, kept{from, over, float64(stride) * correlation(alone)}
+			most, out = left, kept{from, over, float64(stride) * correlation(alone), rounds * discardMost / discardParts}
 		}
 	}
 	if most == 0 {
-		return kept{0, float64(rounds), float64(rounds)}
+		return kept{0, float64(rounds), float64(rounds), 0}
 	}
 	return out
 }
 
-// equilibrium are the rounds of the run that are kept, by its native contacts.
+// equilibrium are the rounds of the run that are kept, by its native contacts. Those in which a ladder
+// was tuned are not.
 func (r *Run) equilibrium() kept {
-	return settle(func(i, k int) (float64, int) {
-		at := i*r.c.Replicas + k
+	first := r.Tuned()
+	k := settle(func(i, k int) (float64, int) {
+		at := (first+i)*r.c.Replicas + k
 		return r.seen[at*seenCount+seenQ], int(r.rungs[at])
-	}, r.Rounds(), r.c.Replicas)
+	}, r.Rounds()-first, r.c.Replicas)
+	k.from, k.latest = k.from+first, k.latest+first
+	return k
 }
 
 // Discarded is the number of steps at the beginning that [Run.Heat], [Run.Profile] and

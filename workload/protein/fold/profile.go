@@ -24,14 +24,15 @@ type Profile struct {
 // equilibrium. Replicas that exchange temperatures count by the weights that [Run.Heat] gives
 // their energies; without exchange the temperature is that of all.
 func (r *Run) Profile(temperature float64) (*Profile, error) {
-	low, high := r.temperatures[0], r.temperatures[len(r.temperatures)-1]
+	ladder := r.at(r.Rounds() - 1)
+	low, high := ladder[0], ladder[len(ladder)-1]
 	if !(temperature >= low && temperature <= high) {
 		return nil, fmt.Errorf("fold: temperature %v: %w: the replicas have %v to %v", temperature, ErrConfig, low, high)
 	}
 	from := r.equilibrium().from
 	weight := func(float64) float64 { return 0 }
 	if r.c.exchanges() {
-		all, temperatures, err := usable(r.energies(from, 1, func(int, int) int { return 0 }), r.temperatures)
+		all, temperatures, err := usable(r.energies(from, 1, func(int, int) int { return 0 }), ladder)
 		if err != nil {
 			return nil, err
 		}

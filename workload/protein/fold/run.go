@@ -45,7 +45,8 @@ type Run struct {
 	tables       *tables
 	ints         []int32
 	reals        []float64
-	temperatures []float64
+	temperatures []float64   // of the ladder in the first round
+	moved        [][]float64 // ladders that a tuned one became
 	groups       int
 
 	// The state, which checkpoints keep.
@@ -65,6 +66,7 @@ type Run struct {
 	plans    map[int]*weft.Plan // by steps
 	most     int                // steps of a launch
 	verified weft.Report        // what was verified, over all launches
+	done     bool               // all rounds
 
 	// The rounds that Rate counts: those of this process without the first, which brings kernels and
 	// tables to devices, unless it is the only one.
@@ -129,10 +131,11 @@ func newRun(c Config, s *protein.Structure) (*Run, error) {
 
 // climb sets the ladder of the next round, which begins at a step.
 func (r *Run) climb(step int, scale []float64) {
+	now := r.at(step / r.c.Every)
 	for i := range r.groups * lanes {
 		replica := min(i, r.c.Replicas-1)
 		l := &r.ladder[i/lanes]
-		l[rungTemperature][i%lanes], l[rungScale][i%lanes], l[rungStep][i%lanes] = r.temperatures[r.rung[replica]], 1, float64(step)
+		l[rungTemperature][i%lanes], l[rungScale][i%lanes], l[rungStep][i%lanes] = now[r.rung[replica]], 1, float64(step)
 		if scale != nil {
 			l[rungScale][i%lanes] = scale[replica]
 		}
@@ -196,12 +199,16 @@ func (r *Run) round(steps int) *round {
 // keep names the computation for checkpoints: what the result depends on.
 func (r *Run) keep() weft.Keep {
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-	return weft.Keep{Name: "run", Params: map[string]string{
+	k := weft.Keep{Name: "run", Params: map[string]string{
 		"workload": "fold", "structure": r.name, "residues": fmt.Sprint(r.model.Beads()), "native": fmt.Sprintf("%x", r.fingerprint()),
 		"steps": fmt.Sprint(r.c.Steps), "every": fmt.Sprint(r.c.Every), "replicas": fmt.Sprint(r.c.Replicas),
 		"low": number(r.c.Low), "high": number(r.c.High), "seed": fmt.Sprint(r.c.Seed),
 		"time_step": number(r.c.TimeStep), "friction": number(r.c.Friction),
 	}}
+	if r.c.Tuned {
+		k.Params["ladder"] = "tuned"
+	}
+	return k
 }
 
 // fingerprint tells native structures from each other.
@@ -263,6 +270,8 @@ func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) er
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.Name(), err)
 	}
+	r.at(r.Rounds() - 1)
+	r.done = true
 	return nil
 }
 
@@ -356,9 +365,18 @@ func (r *Run) note(i int) {
 	}
 	if r.c.exchanges() && i+1 < r.Rounds() {
 		scale = make([]float64, r.c.Replicas)
-		asked, done := exchange(r.rung, scale, energy, r.temperatures, r.c.Seed, i)
+		now := r.at(i)
+		asked, done := exchange(r.rung, scale, energy, now, r.c.Seed, i)
 		r.asked[0] += int64(asked)
 		r.asked[1] += int64(done)
+		if next := r.at(i + 1); &next[0] != &now[0] {
+			for k, t := range r.rung {
+				scale[k] *= math.Sqrt(next[t] / now[t])
+			}
+		}
+		if i+1 == r.Tuned() {
+			r.asked[0], r.asked[1] = 0, 0
+		}
 	}
 	if i+1 < r.Rounds() {
 		r.climb((i+1)*r.c.Every, scale)
@@ -380,7 +398,7 @@ func (r *Run) Frame(round, replica int) Frame {
 	at := round*r.c.Replicas + replica
 	s := r.seen[at*seenCount:][:seenCount]
 	return Frame{
-		Step: min((round+1)*r.c.Every, r.c.Steps), Replica: replica, Temperature: r.temperatures[r.rungs[at]],
+		Step: min((round+1)*r.c.Every, r.c.Steps), Replica: replica, Temperature: r.at(round)[r.rungs[at]],
 		Energy: s[seenEnergy], Q: s[seenQ], Rg: s[seenRg], RMSD: s[seenRMSD],
 	}
 }
@@ -412,7 +430,8 @@ func (r *Run) Folded(rounds int) []Frame {
 	return out
 }
 
-// Exchanges is how many pairs of replicas were asked to exchange temperatures, and how many did.
+// Exchanges is how many pairs of replicas were asked to exchange temperatures, and how many did, without
+// the rounds in which a ladder was tuned.
 func (r *Run) Exchanges() (asked, done int) { return int(r.asked[0]), int(r.asked[1]) }
 
 // Rate is the steps of replicas per second in the rounds that Do ran. The first round does not count,
@@ -434,8 +453,14 @@ func (r *Run) Positions(replica int) []float64 { return r.positions(replica) }
 // Replicas is their number.
 func (r *Run) Replicas() int { return r.c.Replicas }
 
-// Temperatures are those of the ladder, from the lowest on; each replica begins at its own.
-func (r *Run) Temperatures() []float64 { return slices.Clone(r.temperatures) }
+// Temperatures are those of the ladder, from the lowest on; each replica begins at its own. Those of a
+// tuned ladder are those that it has come to, once Do has ended.
+func (r *Run) Temperatures() []float64 {
+	if !r.done {
+		return slices.Clone(r.temperatures)
+	}
+	return slices.Clone(r.at(r.Rounds() - 1))
+}
 
 // Lowest is the frame of a round at the lowest temperature.
 func (r *Run) Lowest(round int) Frame {

@@ -110,57 +110,63 @@ func TestLadder(t *testing.T) {
 
 // A run that was ended in any round and is resumed gives the bytes of one that was not.
 func TestResume(t *testing.T) {
-	whole := newSmall(t, small)
-	do(t, workloadtest.Open(t, 2, Funcs()), whole)
-	for ends := range whole.Rounds() - 1 {
-		dir := filepath.Join(t.TempDir(), "kept")
-		open := func(parts int) *weft.Runtime {
-			rt, err := weft.Open(t.Context(), weft.Options{
-				NoCalibrate: true, CacheDir: "off", Devices: fmt.Sprintf("cpu/%d", parts), Funcs: Funcs(),
-				Checkpoint: weft.Checkpoint{Dir: dir, Every: time.Nanosecond, ResumeIfAny: true},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return rt
-		}
-		rt := open(1)
-		ctx, cancel := context.WithCancel(t.Context())
-		err := newSmall(t, small).Do(ctx, rt, func(round int) {
-			if round == ends {
-				cancel()
-			}
-		})
-		cancel()
-		rt.Close()
-		if !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-		rt = open(2)
-		again, first := newSmall(t, small), -1
-		if err := again.Do(t.Context(), rt, func(round int) {
-			if first < 0 {
-				first = round
-			}
-		}); err != nil {
-			t.Fatal(err)
-		}
-		rt.Close()
-		if first != ends+1 || !bytes.Equal(again.result(), whole.result()) {
-			t.Errorf("ended after round %d, resumed at %d: same bytes %v", ends, first, bytes.Equal(again.result(), whole.result()))
-		}
-		if err := again.Check(); err != nil {
-			t.Error(err)
-		}
-		// Another run does not resume it.
-		other := small
-		other.Seed++
-		rt = open(1)
-		if err := newSmall(t, other).Do(t.Context(), rt, nil); !errors.Is(err, weft.ErrOtherCheckpoint) {
-			t.Errorf("another seed: %v", err)
-		}
-		rt.Close()
+	for ends := range newSmall(t, small).Rounds() - 1 {
+		testResume(t, small, ends)
 	}
+}
+
+// testResume ends a run after a round.
+func testResume(t *testing.T, c Config, ends int) {
+	t.Helper()
+	whole := newSmall(t, c)
+	do(t, workloadtest.Open(t, 2, Funcs()), whole)
+	dir := filepath.Join(t.TempDir(), "kept")
+	open := func(parts int) *weft.Runtime {
+		rt, err := weft.Open(t.Context(), weft.Options{
+			NoCalibrate: true, CacheDir: "off", Devices: fmt.Sprintf("cpu/%d", parts), Funcs: Funcs(),
+			Checkpoint: weft.Checkpoint{Dir: dir, Every: time.Nanosecond, ResumeIfAny: true},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rt
+	}
+	rt := open(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	err := newSmall(t, c).Do(ctx, rt, func(round int) {
+		if round == ends {
+			cancel()
+		}
+	})
+	cancel()
+	rt.Close()
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	rt = open(2)
+	again, first := newSmall(t, c), -1
+	if err := again.Do(t.Context(), rt, func(round int) {
+		if first < 0 {
+			first = round
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	rt.Close()
+	if first != ends+1 || !bytes.Equal(again.result(), whole.result()) {
+		t.Errorf("ended after round %d, resumed at %d: same bytes %v", ends, first, bytes.Equal(again.result(), whole.result()))
+	}
+	if err := again.Check(); err != nil {
+		t.Error(err)
+	}
+	// Another run does not resume it.
+	other := c
+	other.Seed++
+	rt = open(1)
+	if err := newSmall(t, other).Do(t.Context(), rt, nil); !errors.Is(err, weft.ErrOtherCheckpoint) {
+		t.Errorf("another seed: %v", err)
+	}
+	rt.Close()
 }
 
 // What the check is for is found: a wrong position, energy or observable.

@@ -57,13 +57,13 @@ func (r *Run) Heat() (*Heat, error) {
 	if r.Rounds() < 4*fewBlocks {
 		return nil, fmt.Errorf("fold: the heat capacity needs %d rounds or more: %w", 4*fewBlocks, ErrFew)
 	}
-	k := r.equilibrium()
+	k, ladder := r.equilibrium(), r.at(r.Rounds()-1)
 	n, all := k.blocks(r.Rounds()), r.Rounds()-k.from
-	blocks, temperatures, err := usable(r.energies(k.from, n, func(i, _ int) int { return (n*(i-k.from+1) - 1) / all }), r.temperatures)
+	blocks, temperatures, err := usable(r.energies(k.from, n, func(i, _ int) int { return (n*(i-k.from+1) - 1) / all }), ladder)
 	if err != nil {
 		return nil, err
 	}
-	walks, _, err := usable(r.energies(k.from, min(r.c.Replicas, heatBlocks), func(_, replica int) int { return replica % heatBlocks }), r.temperatures)
+	walks, _, err := usable(r.energies(k.from, min(r.c.Replicas, heatBlocks), func(_, replica int) int { return replica % heatBlocks }), ladder)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (k kept) blocks(rounds int) int { return int(min(max(k.fit(rounds), fewBloc
 // short reports whether blocks are shorter than they should be, replicas walk too slowly, or
 // the last beginning that was tried is the best, so that later ones may be better.
 func (k kept) short(rounds int) bool {
-	return k.fit(rounds) < fewBlocks || float64(rounds-k.from) < 2*k.walk || k.from == rounds*discardMost/discardParts
+	return k.fit(rounds) < fewBlocks || float64(rounds-k.from) < 2*k.walk || k.from == k.latest
 }
 
 // energies are those of the rounds from one on, cut into parts by round and replica, and by

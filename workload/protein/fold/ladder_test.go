@@ -1,0 +1,132 @@
+package fold
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/weft-run/weft/internal/workloadtest"
+)
+
+// Where the heat capacity has a peak, rungs of equal factors exchange least there. Moved rungs come to
+// exchange equally often everywhere.
+func TestEqualised(t *testing.T) {
+	ladder := Config{Replicas: 12, Low: 0.6, High: 1.2}.temperatures()
+	chances := func() []float64 {
+		out := make([]float64, len(ladder)-1)
+		for i := range out {
+			at := (ladder[i] + ladder[i+1]) / 2
+			c := 5 + 20*math.Exp(-math.Pow((at-0.95)/0.05, 2))
+			out[i] = math.Erfc(c * math.Log(ladder[i+1]/ladder[i]))
+		}
+		return out
+	}
+	spread := func() float64 { p := chances(); return slices.Max(p) - slices.Min(p) }
+	if spread() < 0.5 {
+		t.Fatalf("spread %v at the beginning", spread())
+	}
+	for range 3 {
+		ladder = equalised(ladder, chances())
+	}
+	if spread() > 0.02 || ladder[0] != 0.6 || ladder[11] != 1.2 || !slices.IsSorted(ladder) {
+		t.Errorf("spread %v, ladder %v", spread(), ladder)
+	}
+	// Neighbours that never or always exchange do not end it.
+	for _, p := range []float64{0, 1} {
+		same := equalised(ladder, slices.Repeat([]float64{p}, 11))
+		for i, v := range same {
+			if !(v >= 0.6 && v <= 1.2) || i > 0 && v <= same[i-1] {
+				t.Errorf("all with probability %v: %v", p, same)
+			}
+		}
+	}
+}
+
+var tuned = Config{Steps: 128 * 60, Every: 60, Replicas: 9, Low: 0.5, High: 1.7, Tuned: true, Seed: 4}
+
+// A tuned ladder is moved in the first quarter of the rounds and then stays. Replicas have its
+// temperatures and velocities that go with them, and the same bytes on any number of devices.
+func TestTuned(t *testing.T) {
+	var want []byte
+	for parts := 1; parts <= 3; parts++ {
+		r := newSmall(t, tuned)
+		do(t, workloadtest.Open(t, parts, Funcs()), r)
+		if got := r.result(); want == nil {
+			want = got
+		} else if !bytes.Equal(got, want) {
+			t.Errorf("%d devices: other bytes than on one", parts)
+		}
+		if err := r.Check(); err != nil {
+			t.Error(err)
+		}
+		if parts == 1 {
+			testTuned(t, r)
+		}
+	}
+}
+
+func testTuned(t *testing.T, r *Run) {
+	t.Helper()
+	if r.Tuned() != 32 {
+		t.Fatalf("tuned in %d rounds", r.Tuned())
+	}
+	last, first := r.Temperatures(), tuned.temperatures()
+	if last[0] != tuned.Low || last[8] != tuned.High || slices.Equal(last, first) || !slices.IsSorted(last) {
+		t.Errorf("the ladder is %v, at first %v", last, first)
+	}
+	for i := range r.Rounds() {
+		var now []float64
+		for k := range r.c.Replicas {
+			now = append(now, r.Frame(i, k).Temperature)
+		}
+		slices.Sort(now)
+		if i < 16 && !slices.Equal(now, first) || i >= 32 && !slices.Equal(now, last) {
+			t.Errorf("round %d has temperatures %v", i, now)
+		}
+	}
+	asked, done := r.Exchanges()
+	if by := r.Acceptances(); asked != 95*4 || done < 1 || len(by) != 8 || slices.Max(by) > 1 || slices.Min(by) < 0 {
+		t.Errorf("%d of %d exchanges, by neighbours %v", done, asked, by)
+	}
+	if k := r.equilibrium(); k.from < 32 {
+		t.Errorf("rounds from %d on are kept", k.from)
+	}
+}
+
+// A ladder goes on as it was when a run is resumed: within the rounds in which it is tuned, when it has
+// just been moved, and after them.
+func TestTunedResume(t *testing.T) {
+	for _, ends := range []int{15, 20, 31} {
+		testResume(t, tuned, ends)
+	}
+}
+
+// When the ladder is moved, velocities are scaled to the temperatures that replicas then have, beside
+// what exchanges do.
+func TestTunedVelocities(t *testing.T) {
+	r := newSmall(t, tuned)
+	rt := workloadtest.Open(t, 1, Funcs())
+	moves := 0
+	if err := r.Do(t.Context(), rt, func(round int) {
+		if round+1 == r.Rounds() {
+			return
+		}
+		before, after := r.at(round), r.at(round+1)
+		if &before[0] != &after[0] {
+			moves++
+		}
+		for k := range r.c.Replicas {
+			was, is := before[r.rungs[round*r.c.Replicas+k]], after[r.rung[k]]
+			l := r.ladder[k/lanes]
+			if l[rungTemperature][k%lanes] != is || math.Abs(l[rungScale][k%lanes]-math.Sqrt(is/was)) > 1e-12 {
+				t.Errorf("after round %d replica %d goes from temperature %v to %v: it is given %v, and its velocities are scaled by %v", round, k, was, is, l[rungTemperature][k%lanes], l[rungScale][k%lanes])
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if moves != 3 {
+		t.Errorf("the ladder was moved %d times", moves)
+	}
+}
