@@ -16,10 +16,16 @@ const (
 // Wait sleeps until Wake is called for the word, until d has passed, or not at
 // all when the word does not hold old. It may also return for no reason, so
 // callers look again at what they wait for.
+//
+//go:nosplit
+//go:norace
 func Wait(word *atomic.Uint32, old uint32, d time.Duration) {
 	ts := syscall.NsecToTimespec(int64(d))
-	// What it returns says why it woke, and callers look themselves.
-	_, _, _ = syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), opWait, uintptr(old), uintptr(unsafe.Pointer(&ts)), 0, 0)
+	enterBlocking()
+	// Nothing grows the stack here. What the call returns says why it woke, and callers look
+	// themselves.
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), opWait, uintptr(old), uintptr(unsafe.Pointer(&ts)), 0, 0)
+	exitBlocking()
 }
 
 // Wake wakes every thread that sleeps on the word.
