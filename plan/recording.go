@@ -44,8 +44,8 @@ type Point struct {
 	Upload   float64 `json:"upload"`
 	Download float64 `json:"download"`
 	Peak     int64   `json:"peak_bytes"`
-	// Seconds are those of the job in each run. A run repeats the job so that it takes LeastRun: Repeats
-	// times, or fewer in runs before one that was faster.
+	// Seconds are those of the job in each run, which is the mean of the middle half of the jobs of the run. A
+	// run repeats the job Repeats times, so that it takes LeastRun.
 	Seconds []float64 `json:"seconds"`
 	Repeats int       `json:"repeats"`
 }

@@ -24,7 +24,7 @@ type predictions struct {
 	sizes             int
 	shortest, longest time.Duration
 	timeout           time.Duration
-	runs              int
+	passes            int
 	asJSON, each      bool
 }
 
@@ -41,10 +41,11 @@ how wide these are. Only stable points count, which are medians of 5 runs of 50
 ms or more whose standard deviation is below 5 %; the others are counted.
 
 --record FILE runs the workloads at --sizes sizes each on the devices there are
-and writes what they took, for this and for weft plan. A job shorter than 50 ms
-is repeated within a run. Every size of every workload is run once, in an order
-drawn by chance, then every one again, --runs times in all: the runs of a size
-lie minutes apart, so that one whose time does not repeat itself is not stable.
+and writes what they took, for this and for weft plan. Every size of every
+workload is visited once, in an order drawn by chance, then every one again,
+--passes times in all. The jobs of each visit are dealt out to 5 runs in turn,
+so that each run has jobs of all passes and takes 50 ms or more: phases in which
+the machine is slower are in all sizes alike.
 Sizes for which --timeout leaves no time are left out, the largest first. FILE
 is written as it goes; a recording that is there already is gone on with.`,
 		Example: `  weft bench predict --record here.json --devices cpu --timeout 5m
@@ -59,7 +60,7 @@ is written as it goes; a recording that is there already is gone on with.`,
 	f.DurationVar(&o.shortest, "shortest", 2*time.Millisecond, "how long the smallest size is to take")
 	f.DurationVar(&o.longest, "longest", 110*time.Millisecond, "how long the largest size is to take")
 	f.DurationVar(&o.timeout, "timeout", 0, "longest time to record")
-	f.IntVar(&o.runs, "runs", plan.LeastRuns, "runs of each size, one in each pass over all sizes")
+	f.IntVar(&o.passes, "passes", leastPasses, "passes over all sizes")
 	f.BoolVar(&o.each, "each", false, "also list every prediction of a size")
 	f.BoolVar(&o.asJSON, "json", false, "write predictions as JSON")
 	terminal.Complete(c, "only", Recorded)
@@ -77,8 +78,8 @@ func (o *predictions) run(c *cobra.Command, files []string) (err error) {
 		return terminal.Usagef("--record makes a recording, and %s is one: do one after the other", files[0])
 	case o.sizes < 1 || o.sizes > 1000:
 		return terminal.Usagef("--sizes %d: it must be from 1 to 1000", o.sizes)
-	case o.runs < plan.LeastRuns:
-		return terminal.Usagef("--runs %d: it must be at least %d", o.runs, plan.LeastRuns)
+	case o.passes < leastPasses:
+		return terminal.Usagef("--passes %d: it must be at least %d", o.passes, leastPasses)
 	case o.shortest <= 0 || o.longest < o.shortest:
 		return terminal.Usagef("--shortest %v and --longest %v: they must be above 0, in this order", o.shortest, o.longest)
 	}

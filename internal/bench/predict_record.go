@@ -23,9 +23,10 @@ import (
 	"github.com/weft-run/weft/plan"
 )
 
-// recorder makes a recording, pass by pass: each pass runs every size of every workload once, in an order of
-// its own, so that the runs of a point lie minutes apart and whatever the machine does beside them, or
-// however its clock drifts, is in the spread of the point and not in the difference of its neighbours.
+// recorder makes a recording, pass by pass: each pass visits every size of every workload once, in an order
+// of its own, and the jobs of a visit are dealt out to the runs of the point in turn. The runs of all points
+// thereby extend over the whole recording, and phases in which the machine is slower, or a clock that drifts,
+// are in all of them alike, and not in the difference of neighbours in size.
 type recorder struct {
 	o      *predictions
 	ctx    context.Context // ends with --timeout
@@ -39,11 +40,14 @@ type recorder struct {
 
 // visit is a size of a workload, which is run once in each pass.
 type visit struct {
-	of    *ladder
-	point plan.Point
-	job   subject       // nil while it is not made
-	costs time.Duration // of a pass, by the last one
-	gone  error         // nil unless it cannot run
+	of     *ladder
+	point  plan.Point
+	job    subject                   // nil while it is not made
+	each   int                       // jobs of a run in a visit
+	passes int                       // so far
+	runs   [plan.LeastRuns][]float64 // seconds of the jobs of each run, ascending
+	costs  time.Duration             // of a pass, by the last one
+	gone   error                     // nil unless it cannot run
 }
 
 // ladder is a workload that is measured at several sizes of a flag.
@@ -63,8 +67,8 @@ func (l *ladder) sizeText(size int) string { return fmt.Sprintf("--%s %d", l.fla
 type subject interface {
 	// warm runs the job before a measurement, and returns how long it takes at least.
 	warm(ctx context.Context, rt *weft.Runtime, times int) (seconds float64, need plan.Need, err error)
-	// run returns the mean of the seconds of repeats of the job.
-	run(ctx context.Context, rt *weft.Runtime, repeats int) (seconds float64, err error)
+	// run returns the seconds of each of some jobs, one after another.
+	run(ctx context.Context, rt *weft.Runtime, jobs int) (seconds []float64, err error)
 }
 
 // measure records the workloads on the devices there are.
@@ -139,7 +143,7 @@ func (o *predictions) begin(m *machine.Machine) (*plan.Recording, error) {
 	return was, nil
 }
 
-// all measures every workload at its sizes until each has --runs runs.
+// all measures every workload at its sizes in --passes passes.
 func (rec *recorder) all(ladders []*ladder) error {
 	for _, l := range ladders {
 		sizes, err := rec.sizes(l)
@@ -152,13 +156,12 @@ func (rec *recorder) all(ladders []*ladder) error {
 		}
 		for _, size := range sizes {
 			v := &visit{of: l, point: plan.Point{Workload: l.name, Size: size}}
-			if was := rec.find(l.name, size); was != nil {
-				v.point = *was
+			if was := rec.find(l.name, size); was == nil || !was.Stable() {
+				rec.visits = append(rec.visits, v)
 			}
-			rec.visits = append(rec.visits, v)
 		}
 	}
-	for pass := 1; pass <= rec.o.runs; pass++ {
+	for pass := 1; pass <= rec.o.passes; pass++ {
 		began, due := time.Now(), rec.due(pass)
 		for _, v := range due {
 			if err := rec.visit(v); err != nil {
@@ -168,17 +171,17 @@ func (rec *recorder) all(ladders []*ladder) error {
 		if len(due) > 0 {
 			fmt.Fprintf(rec.log, "pass %d: %s in %s, %d stable\n", pass, terminal.Count(len(due), "size"), terminal.Short(time.Since(began)), rec.stable())
 		}
-		if pass < rec.o.runs {
+		if pass < rec.o.passes {
 			rec.thin(pass)
 		}
 	}
 	return nil
 }
 
-// due returns what has fewer runs than passes, in an order that is drawn for the pass.
+// due returns what can run, in an order that is drawn for the pass.
 func (rec *recorder) due(pass int) (out []*visit) {
 	for _, v := range rec.visits {
-		if v.gone == nil && len(v.point.Seconds) < pass {
+		if v.gone == nil {
 			out = append(out, v)
 		}
 	}
@@ -186,24 +189,27 @@ func (rec *recorder) due(pass int) (out []*visit) {
 	return out
 }
 
+// leastPasses is the number of passes after which the runs of a point take plan.LeastRun.
+const leastPasses = 3
+
 // leastSizes is the number of sizes that a workload keeps when there is not time for all.
 const leastSizes = 5
 
 // thin leaves out sizes for which there is no time: the largest of the workload whose sizes take most
-// time, as often as needed for the passes to come up to plan.LeastRuns. Once each has leastSizes it leaves
+// time, as often as needed for the passes to come up to leastPasses. Once each has leastSizes it leaves
 // out the workload that takes most.
 func (rec *recorder) thin(pass int) {
 	until, limited := rec.ctx.Deadline()
-	for limited && pass < plan.LeastRuns {
+	for limited && pass < leastPasses {
 		all, sums, byName := time.Duration(0), make(map[string]time.Duration), make(map[string][]*visit)
 		for _, v := range rec.visits {
-			if v.gone == nil && len(v.point.Seconds) < plan.LeastRuns {
+			if v.gone == nil {
 				all += v.costs
 				sums[v.of.name] += v.costs
 				byName[v.of.name] = append(byName[v.of.name], v)
 			}
 		}
-		if all*time.Duration(plan.LeastRuns-pass) <= time.Until(until) || len(byName) == 1 {
+		if all*time.Duration(leastPasses-pass) <= time.Until(until) || len(byName) == 1 {
 			return
 		}
 		var drop []*visit
@@ -224,69 +230,97 @@ func (rec *recorder) thin(pass int) {
 	}
 }
 
-// longestMade is how long it takes to make inputs that are made for each run. Others are kept if there is
+// longestMade is how long it takes to make inputs that are made for each visit. Others are kept if there is
 // memory: with inputs that lie elsewhere in memory each time, that is in the spread too.
 const longestMade = 25 * time.Millisecond
 
-// visit runs a size once. It fails only if the recording cannot go on: one size may be too much for a device.
+// visit runs a size. It fails only if the recording cannot go on: one size may be too much for a device.
 func (rec *recorder) visit(v *visit) error {
 	began := time.Now()
-	p := &v.point
-	first := v.job == nil && len(p.Seconds) == 0
-	err := func() (err error) {
-		made := time.Duration(0)
-		if v.job == nil {
-			if v.job, err = v.of.make(rec.ctx, p.Size); err != nil {
-				return err
-			}
-			made = time.Since(began)
-		}
-		runtime.GC() // not while it is measured
-		times := 1
-		if first {
-			times = learning
-		}
-		took, need, err := v.job.warm(rec.ctx, rec.rt, times)
-		if err != nil {
-			return err
-		}
-		if p.Repeats == 0 {
-			need.Workload = v.of.name
-			*p = plan.PointOf(need, p.Size, repeatsOf(took), nil)
-		}
-		timed := time.Now()
-		seconds, err := v.job.run(rec.ctx, rec.rt, p.Repeats)
-		if err == nil && seconds*float64(p.Repeats) < plan.LeastRun { // faster than when it was new
-			p.Repeats = repeatsOf(seconds)
-			seconds, err = v.job.run(rec.ctx, rec.rt, p.Repeats)
-		}
-		if err != nil {
-			return err
-		}
-		p.Seconds = append(p.Seconds, seconds)
-		v.costs = time.Since(timed) + time.Duration(took*1e9)
-		if made <= longestMade || rec.kept+p.Upload+p.Download > float64(host.Read().Memory)/4 {
-			v.job = nil
-			v.costs += made
-		} else if made > 0 {
-			rec.kept += p.Upload + p.Download
-		}
-		return nil
-	}()
+	err := rec.measured(v)
 	switch {
 	case rec.ctx.Err() != nil:
 		return rec.ctx.Err()
 	case err != nil:
 		v.gone, v.job = err, nil
-		fmt.Fprintf(rec.log, "%-12s %-24s left out: %v\n", v.of.name, v.of.sizeText(p.Size), err)
+		fmt.Fprintf(rec.log, "%-12s %-24s left out: %v\n", v.of.name, v.of.sizeText(v.point.Size), err)
 		return nil
 	}
 	rec.keep(v, time.Since(began))
 	return rec.save(false)
 }
 
-// repeatsOf is how often a job is repeated in a run: a little more than needed, since times may fall further.
-func repeatsOf(took float64) int { return max(int(math.Ceil(1.15*plan.LeastRun/took)), 1) }
+// measured adds jobs to the runs of a visit's point.
+func (rec *recorder) measured(v *visit) (err error) {
+	p, began, made := &v.point, time.Now(), time.Duration(0)
+	if v.job == nil {
+		if v.job, err = v.of.make(rec.ctx, p.Size); err != nil {
+			return err
+		}
+		made = time.Since(began)
+	}
+	runtime.GC() // not while it is measured
+	times := 1
+	if v.passes == 0 {
+		times = learning
+	}
+	took, need, err := v.job.warm(rec.ctx, rec.rt, times)
+	if err != nil {
+		return err
+	}
+	if v.passes == 0 {
+		need.Workload = v.of.name
+		*p = plan.PointOf(need, p.Size, 0, nil)
+		v.each = eachOf(took)
+	}
+	timed := time.Now()
+	seconds, err := v.job.run(rec.ctx, rec.rt, v.each*plan.LeastRuns)
+	if err != nil {
+		return err
+	}
+	v.add(seconds)
+	v.costs = time.Since(timed) + time.Duration(took*1e9)
+	if made <= longestMade || rec.kept+p.Upload+p.Download > float64(host.Read().Memory)/4 {
+		v.job = nil
+		v.costs += made
+	} else if made > 0 {
+		rec.kept += p.Upload + p.Download
+	}
+	return nil
+}
+
+// eachOf is how many jobs of a run there are in a visit, so that leastPasses make a run: a little more than
+// needed, since times may fall further.
+func eachOf(took float64) int { return max(int(math.Ceil(1.1*plan.LeastRun/leastPasses/took)), 1) }
+
+// add deals the times of jobs out to the runs, in turn. The time of a run is the mean of the middle half of its
+// jobs: one that had to wait for a core says nothing about the others.
+func (v *visit) add(seconds []float64) {
+	p := &v.point
+	p.Repeats, p.Seconds = 0, make([]float64, len(v.runs))
+	for i := range v.runs {
+		for k := i; k < len(seconds); k += len(v.runs) {
+			v.runs[i] = append(v.runs[i], seconds[k])
+		}
+		slices.Sort(v.runs[i])
+		p.Seconds[i] = middleHalf(v.runs[i])
+		p.Repeats = len(v.runs[i])
+	}
+	v.passes++
+	if p.Seconds[0]*float64(v.each)*leastPasses < plan.LeastRun { // faster than when it was new
+		v.each = eachOf(p.Seconds[0])
+	}
+}
+
+// middleHalf is the mean of ascending numbers without the lowest and the highest quarter.
+func middleHalf(xs []float64) float64 {
+	quarter := len(xs) / 4
+	sum := 0.0
+	for _, x := range xs[quarter : len(xs)-quarter] {
+		sum += x
+	}
+	return sum / float64(len(xs)-2*quarter)
+}
 
 // find returns the point of a workload at a size, nil if it was not measured.
 func (rec *recorder) find(name string, size int) *plan.Point {
@@ -344,21 +378,16 @@ func (rec *recorder) known(name string, size int) int {
 	return near
 }
 
-// keep puts the point of a visit into the recording, once it has the runs that a point needs, and says
-// how long the visit took in all.
+// keep puts the point of a visit into the recording, and says how long the visit took in all.
 func (rec *recorder) keep(v *visit, all time.Duration) {
 	p := &v.point
 	if was := rec.find(p.Workload, p.Size); was != nil {
 		*was = *p
-	} else if len(p.Seconds) >= 2 {
+	} else {
 		rec.r.Points = append(rec.r.Points, *p)
 	}
-	state := ""
-	if len(p.Seconds) >= plan.LeastRuns && !p.Stable() {
-		state = fmt.Sprintf(", not stable: ± %.1f %%", 100*p.Spread())
-	}
-	fmt.Fprintf(rec.log, "%s: %s, run %d of %d jobs, %s in all%s\n", p.Job, terminal.Seconds(p.Seconds[len(p.Seconds)-1]),
-		len(p.Seconds), p.Repeats, terminal.Short(all), state)
+	fmt.Fprintf(rec.log, "%s: %s ± %.1f %%, %d × %d jobs, pass %d, %s in all\n", p.Job, terminal.Seconds(p.Median()), 100*p.Spread(),
+		len(p.Seconds), p.Repeats, v.passes, terminal.Short(all))
 }
 
 // stable counts the points that count.

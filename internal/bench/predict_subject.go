@@ -79,16 +79,15 @@ func (j job) warm(ctx context.Context, rt *weft.Runtime, times int) (seconds flo
 	return seconds, need, nil
 }
 
-func (j job) run(ctx context.Context, rt *weft.Runtime, repeats int) (float64, error) {
-	sum := 0.0
-	for range repeats {
+func (j job) run(ctx context.Context, rt *weft.Runtime, jobs int) (seconds []float64, err error) {
+	for range jobs {
 		res, err := workload.Run(ctx, rt, j.Job)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		sum += res.Report.Elapsed().Seconds()
+		seconds = append(seconds, res.Report.Elapsed().Seconds())
 	}
-	return sum / float64(repeats), nil
+	return seconds, nil
 }
 
 // longestSetup is how long it may take to make the inputs of a job that is measured.
@@ -191,7 +190,7 @@ func foldLadder() *ladder {
 			if err != nil {
 				return 0, 0, fmt.Errorf("it cannot run here: %w", err)
 			}
-			at := func(d time.Duration) int { return max(int(d.Seconds()/took*foldLeast), foldLeast) }
+			at := func(d time.Duration) int { return max(int(d.Seconds()/slices.Min(took)*foldLeast), foldLeast) }
 			return at(rec.o.shortest), at(rec.o.longest), nil
 		},
 		near: func(size int) (int, error) { return size, nil },
@@ -204,7 +203,8 @@ func (r foldRound) of(times int) (*fold.Run, error) {
 }
 
 func (r foldRound) warm(ctx context.Context, rt *weft.Runtime, times int) (seconds float64, need plan.Need, err error) {
-	if seconds, err = r.run(ctx, rt, times); err != nil {
+	all, err := r.run(ctx, rt, times)
+	if err != nil {
 		return 0, need, err
 	}
 	f, err := r.of(1)
@@ -217,24 +217,23 @@ func (r foldRound) warm(ctx context.Context, rt *weft.Runtime, times int) (secon
 		return 0, need, err
 	}
 	need = plan.NeedOf(fmt.Sprintf("%s, rounds of %d", f.Name(), r.steps), g, 1)
-	return seconds, need, nil
+	return slices.Min(all), need, nil
 }
 
-// run folds rounds and returns the mean time of a round. The first, which brings kernels and tables to devices,
+// run folds rounds and returns the time of each. The first, which brings kernels and tables to devices,
 // and the last, which is cut in two, are not counted.
-func (r foldRound) run(ctx context.Context, rt *weft.Runtime, repeats int) (seconds float64, err error) {
-	f, err := r.of(repeats + 2)
+func (r foldRound) run(ctx context.Context, rt *weft.Runtime, jobs int) (seconds []float64, err error) {
+	f, err := r.of(jobs + 2)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	began, ended := time.Time{}, time.Time{}
+	var at time.Time
 	err = f.Do(ctx, rt, func(round int) {
-		switch round {
-		case 0:
-			began = time.Now()
-		case repeats:
-			ended = time.Now()
+		now := time.Now()
+		if round > 0 && round <= jobs {
+			seconds = append(seconds, now.Sub(at).Seconds())
 		}
+		at = now
 	})
-	return ended.Sub(began).Seconds() / float64(repeats), err
+	return seconds, err
 }

@@ -101,7 +101,7 @@ func TestBenchPredictRecord(t *testing.T) {
 func TestBenchPredictTimeout(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "here.json")
 	for limit := time.Second; ; limit *= 2 {
-		_, err := run(t.Context(), "predict", "--record", file, "--only", "reduce", "--sizes", "2", "--shortest", "200us", "--longest", "400us", "--runs", "1000000", "--devices", "cpu", "--timeout", limit.String())
+		_, err := run(t.Context(), "predict", "--record", file, "--only", "reduce", "--sizes", "2", "--shortest", "200us", "--longest", "400us", "--passes", "1000000", "--devices", "cpu", "--timeout", limit.String())
 		if err == nil {
 			break
 		}
@@ -127,6 +127,6 @@ func TestBenchPredictRefuses(t *testing.T) {
 	refused(t, "no such file", "predict", "missing.json")
 	refused(t, "--sizes", "predict", "--record", "x", "--sizes", "0")
 	refused(t, "--shortest", "predict", "--record", "x", "--shortest", "2s")
-	refused(t, "--runs", "predict", "--record", "x", "--runs", "4")
+	refused(t, "--passes", "predict", "--record", "x", "--passes", "2")
 	refused(t, "workload", "predict", "--record", "x", "--only", "gem")
 }
