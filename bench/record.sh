@@ -45,7 +45,7 @@ for devices; do
 	echo "# $devices, ${limit} s, to $file; load $(cut -d' ' -f1-3 /proc/loadavg)"
 	log=${file%.json}.log
 	timeout -k 5 $((limit + 10)) "$weft" bench predict --record "$file" --devices "$devices" "${label[@]}" --sizes "$sizes" \
-		--passes 9 --shortest 3ms --longest 16ms --timeout "${limit}s" --cache-dir off >"$log" 2>&1 || failed=$?
+		--passes 50 --shortest 3ms --longest 16ms --timeout "${limit}s" --cache-dir off >"$log" 2>&1 || failed=$?
 	grep -E '^pass|in 10 %|stable points|^one size|^weft:' "$log"
 done
 exit $failed

@@ -189,8 +189,9 @@ func (rec *recorder) due(pass int) (out []*visit) {
 	return out
 }
 
-// leastPasses is the number of passes after which the runs of a point take plan.LeastRun.
-const leastPasses = 3
+// leastPasses is the number of passes after which the runs of a point take plan.LeastRun. A machine that others
+// share is slower for seconds at a time, so that many short visits say more than few long ones.
+const leastPasses = 6
 
 // leastSizes is the number of sizes that a workload keeps when there is not time for all.
 const leastSizes = 5
@@ -232,7 +233,7 @@ func (rec *recorder) thin(pass int) {
 
 // longestMade is how long it takes to make inputs that are made for each visit. Others are kept if there is
 // memory: with inputs that lie elsewhere in memory each time, that is in the spread too.
-const longestMade = 25 * time.Millisecond
+const longestMade = 10 * time.Millisecond
 
 // visit runs a size. It fails only if the recording cannot go on: one size may be too much for a device.
 func (rec *recorder) visit(v *visit) error {

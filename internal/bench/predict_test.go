@@ -127,6 +127,6 @@ func TestBenchPredictRefuses(t *testing.T) {
 	refused(t, "no such file", "predict", "missing.json")
 	refused(t, "--sizes", "predict", "--record", "x", "--sizes", "0")
 	refused(t, "--shortest", "predict", "--record", "x", "--shortest", "2s")
-	refused(t, "--passes", "predict", "--record", "x", "--passes", "2")
+	refused(t, "--passes", "predict", "--record", "x", "--passes", "5")
 	refused(t, "workload", "predict", "--record", "x", "--only", "gem")
 }
