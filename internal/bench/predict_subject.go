@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/plan"
@@ -68,15 +67,15 @@ type job struct{ workload.Job }
 func (j job) warm(ctx context.Context, rt *weft.Runtime, times int) (seconds float64, need plan.Need, err error) {
 	seconds = math.Inf(1)
 	for range times {
-		res, err := workload.Run(ctx, rt, j.Job, func(_ workload.Job, g *graph.Graph, _ *weft.Prediction) {
-			need = plan.NeedOf(j.Name(), g, 1)
-		})
+		res, err := workload.Run(ctx, rt, j.Job)
 		if err != nil {
 			return 0, need, err
 		}
 		seconds = min(seconds, res.Report.Elapsed().Seconds())
 	}
-	return seconds, need, nil
+	// Not by the graph of a run, which is cut by what was learnt until then: plans ask as follows.
+	need, err = NeedOf("", j.Job, rt.Machine())
+	return seconds, need, err
 }
 
 func (j job) run(ctx context.Context, rt *weft.Runtime, jobs int) (seconds []float64, err error) {
