@@ -49,7 +49,12 @@ structure. Lengths are in angstrom, temperatures in contact energies.
 
 A structure is one that comes with weft (1CRN, 1UBI or BPTI) or a file in the
 PDB or mmCIF format, also compressed by gzip. With two temperatures, replicas
-have those in between and exchange them, and the heat capacity is computed.`,
+have those in between and exchange them, and the heat capacity is computed.
+
+Replicas are dealt out to devices whole. With --split-chain and one replica its
+beads are, and devices gather all positions after every step. That pays for few
+chains: it is refused with the predicted times where it does not, unless it is
+--split-chain=always. The trajectory has the same bytes.`,
 		Example: `  weft run fold
   weft run fold --structure BPTI --temperature 0.6-1.1 --steps 2000000
   weft run fold --temperature 0.6-1.1 --html fold.html
@@ -74,6 +79,8 @@ func (f *folding) flags(p *pflag.FlagSet) {
 	p.StringVar(&f.temperature, "temperature", "0.7", "`temperature`, or lowest and highest as in 0.6-1.1")
 	p.StringVar(&f.ladder, "ladder", "geometric", "`temperatures` in between: geometric, or tuned to exchange equally often")
 	p.Uint32Var(&f.config.Seed, "seed", 1, "seed of the random numbers")
+	p.StringVar(&f.config.Split, "split-chain", "", "split one replica over devices if that `pays`, or always")
+	p.Lookup("split-chain").NoOptDefVal = fold.SplitPays
 	p.BoolVar(&f.check, "check", true, "compare the last steps and energies with an independent reference")
 	p.StringVarP(&f.out, "out", "o", "", "write frames of the lowest temperature to a `file`: .pdb, .dcd or .xtc")
 	p.StringVar(&f.html, "html", "", "draw the result on a page in a `file`, which needs no network")
@@ -227,6 +234,9 @@ func (f *folding) do(c *cobra.Command, rt *weft.Runtime, r *fold.Run) (*foldRepo
 		now, best := r.Lowest(round), seen.best
 		p.At("step %d: Q %.2f, RMSD %.1f, best %.1f", now.Step, now.Q, now.RMSD, best.RMSD)
 	})
+	if errors.Is(err, fold.ErrSplit) {
+		return nil, fmt.Errorf("%w; run it without --split-chain, or with --split-chain=always", err)
+	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return nil, checkpointError(err)
 	}

@@ -240,3 +240,34 @@ func TestFoldMistakes(t *testing.T) {
 		t.Error("a file was made")
 	}
 }
+
+// A trajectory that is split has the bytes of one that is not, and splitting it over one device is
+// refused in words.
+func TestFoldSplit(t *testing.T) {
+	dir := t.TempDir()
+	args := func(more ...string) []string {
+		return append([]string{"run", "fold", "--steps", "300", "--frame", "100", "--replicas", "1", "--calibrate", "off", "--cache-dir", "off", "--check=false"}, more...)
+	}
+	var want []byte
+	for _, more := range [][]string{{"--devices", "cpu"}, {"--devices", "cpu", "--split-chain=always"}, {"--devices", "cpu/2", "--split-chain=always"}} {
+		file := filepath.Join(dir, "t.dcd")
+		works(t, args(append(more, "--out", file)...)...)
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = got
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%v: other bytes", more)
+		}
+	}
+	code, _, err := runWeft(args("--devices", "cpu", "--split-chain")...)
+	if code != exitFailure || !strings.Contains(err, "one device to split over") || !strings.Contains(err, "--split-chain=always") {
+		t.Errorf("status %d, %s", code, err)
+	}
+	if code, _, err := runWeft(args("--replicas", "2", "--split-chain")...); code != exitUsage || !strings.Contains(err, "there must be 1") {
+		t.Errorf("status %d, %s", code, err)
+	}
+}

@@ -40,6 +40,8 @@ type Config struct {
 	TimeStep, Friction float64
 	// Seed chooses the random numbers.
 	Seed uint32
+	// Split says whether to split the one replica that there is over devices, bead by bead (SplitNever).
+	Split string
 }
 
 // The bounds of a configuration.
@@ -98,6 +100,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("fold: a time step of %v: %w: it must be 1e-6 to 0.02, beyond which bonds break", c.TimeStep, ErrConfig)
 	case !between(c.Friction, 1e-6, 1000):
 		return fmt.Errorf("fold: friction %v: %w: it must be 1e-6 to 1000", c.Friction, ErrConfig)
+	case c.Split != SplitNever && c.Split != SplitPays && c.Split != SplitAlways:
+		return fmt.Errorf("fold: split %q: %w: it must be %s, %s or nothing", c.Split, ErrConfig, SplitPays, SplitAlways)
+	case c.Split != SplitNever && c.Replicas != 1:
+		return fmt.Errorf("fold: %d replicas of which one trajectory is to be split: %w: there must be 1; several are dealt out whole", c.Replicas, ErrConfig)
 	case c.Select.Model < 0:
 		return fmt.Errorf("fold: model %d: %w: models have numbers from 1 on", c.Select.Model, ErrConfig)
 	}

@@ -110,7 +110,7 @@ func (p params) counts() counts {
 // groups are lent to calls of the kernel.
 var groups workload.Scratch[group]
 
-var kernels = []signature.Kernel{signature.Of(signature.Kernel{
+var kernels = []signature.Kernel{partSignature, signature.Of(signature.Kernel{
 	Name: Kernel.Name, Does: "time steps of groups of eight replicas of a chain of beads", Grid: "groups, 8", Per: []uint32{1, lanes},
 	Args: []signature.Arg{
 		signature.In("places of terms and contacts", graph.I4), signature.In("native values", graph.F8), signature.In("ladder", graph.F8),

@@ -178,10 +178,7 @@ func (a *args) drift(l int) {
 		moved2 := 0.0
 		for c := range 3 {
 			k := 3*i + c
-			v := g.v[k][l] + float64(a.half*g.f[k][l])
-			x := g.x[k][l] + float64(a.half*v)
-			v = float64(a.c1*v) + float64(a.noise[l]*rnd[c])
-			x += float64(a.half * v)
+			x, v := drifted(g.x[k][l], g.v[k][l], g.f[k][l], a.half, a.c1, a.noise[l], rnd[c])
 			g.v[k][l], g.x[k][l] = v, x
 			d := x - g.listed[k][l]
 			moved2 += float64(d * d)
@@ -190,6 +187,15 @@ func (a *args) drift(l int) {
 			a.far[l] = -1
 		}
 	}
+}
+
+// drifted returns a coordinate and its velocity after drift.
+func drifted(x, v, f, half, c1, noise, rnd float64) (float64, float64) {
+	v += float64(half * f)
+	x += float64(half * v)
+	v = float64(c1*v) + float64(noise*rnd)
+	x += float64(half * v)
+	return x, v
 }
 
 // force is force of simd/step.c for one replica.
@@ -205,29 +211,18 @@ func (a *args) force(l int) {
 		fi := at(g.f, i, l)
 		for k := g.s.rows[i]; k < g.s.rows[i+1]; k++ {
 			j := int(g.s.with[k])
-			d := sub(xi, at(g.x, j, l))
-			over := 1 / dot(d, d)
-			q := float64(g.s.size2[k] * over)
-			q2 := q * q
-			q5 := q2 * q2 * q
-			e += float64(q5 * (float64(5*q) - 6))
-			p := scaled(d, 60*q5*(q-1)*over)
+			of, p := contact(sub(xi, at(g.x, j, l)), g.s.size2[k])
+			e += of
 			fi = plus(fi, p)
 			put(g.f, j, l, sub(at(g.f, j, l), p))
 		}
 		for k := g.listRows[i]; k < g.listRows[i+1]; k++ {
 			j := int(g.listWith[k])
-			d := sub(xi, at(g.x, j, l))
-			r2 := dot(d, d)
-			if !(r2 < 144) {
+			of, p, near := repulsion(sub(xi, at(g.x, j, l)))
+			if !near {
 				continue
 			}
-			over := 1 / r2
-			q := 16 * over
-			q3 := q * q * q
-			q6 := float64(q3 * q3)
-			e += q6
-			p := scaled(d, 12*q6*over)
+			e += of
 			fi = plus(fi, p)
 			put(g.f, j, l, sub(at(g.f, j, l), p))
 		}
@@ -236,35 +231,69 @@ func (a *args) force(l int) {
 	a.energy[l] = e
 }
 
+// contact is the energy of a contact between two beads and the force on the first, by the vector from
+// the second to it and the square of their native distance.
+func contact(d vector, size2 float64) (e float64, p vector) {
+	over := 1 / dot(d, d)
+	q := float64(size2 * over)
+	q2 := q * q
+	q5 := q2 * q2 * q
+	return float64(q5 * (float64(5*q) - 6)), scaled(d, 60*q5*(q-1)*over)
+}
+
+// repulsion is contact for beads that repel each other, unless they are too far apart.
+func repulsion(d vector) (e float64, p vector, near bool) {
+	r2 := dot(d, d)
+	if !(r2 < 144) {
+		return 0, vector{}, false
+	}
+	over := 1 / r2
+	q := 16 * over
+	q3 := q * q * q
+	q6 := float64(q3 * q3)
+	return q6, scaled(d, 12*q6*over), true
+}
+
 // bend is bend of simd/step.c for one replica.
 func (a *args) bend(l int) (e float64) {
 	g := a.group
 	for t := range a.bonds {
 		i := int(g.s.first[t])
-		d := sub(at(g.x, i, l), at(g.x, i+1, l))
-		r := math.Sqrt(dot(d, d))
-		off := r - g.s.native[t]
-		e += float64(100 * off * off)
-		s := -200 * off / r
-		p, q := scaled(d, s), scaled(d, 0-s)
-		put(g.f, i, l, plus(at(g.f, i, l), p))
-		put(g.f, i+1, l, plus(at(g.f, i+1, l), q))
+		of, p := bond(at(g.x, i, l), at(g.x, i+1, l), g.s.native[t])
+		e += of
+		for k, f := range p {
+			put(g.f, i+k, l, plus(at(g.f, i+k, l), f))
+		}
 	}
 	for t := a.bonds; t < a.bonds+a.angles; t++ {
 		i := int(g.s.first[t])
-		m := at(g.x, i+1, l)
-		u, w := sub(at(g.x, i, l), m), sub(at(g.x, i+2, l), m)
-		c := cross(u, w)
-		sin := math.Sqrt(dot(c, c) + 1e-12)
-		off := angleOf(sin, dot(u, w)) - g.s.native[t]
-		e += float64(20 * off * off)
-		slope := 40 * off / sin
-		p, q := scaled(cross(u, c), slope/dot(u, u)), scaled(cross(c, w), slope/dot(w, w))
-		put(g.f, i, l, plus(at(g.f, i, l), vector{0 - p.x, 0 - p.y, 0 - p.z}))
-		put(g.f, i+1, l, plus(at(g.f, i+1, l), plus(p, q)))
-		put(g.f, i+2, l, plus(at(g.f, i+2, l), vector{0 - q.x, 0 - q.y, 0 - q.z}))
+		of, p := angle(at(g.x, i, l), at(g.x, i+1, l), at(g.x, i+2, l), g.s.native[t])
+		e += of
+		for k, f := range p {
+			put(g.f, i+k, l, plus(at(g.f, i+k, l), f))
+		}
 	}
 	return e
+}
+
+// bond is the energy of a bond and the forces on its beads.
+func bond(x0, x1 vector, native float64) (e float64, p [2]vector) {
+	d := sub(x0, x1)
+	r := math.Sqrt(dot(d, d))
+	off := r - native
+	s := -200 * off / r
+	return float64(100 * off * off), [2]vector{scaled(d, s), scaled(d, 0-s)}
+}
+
+// angle is the energy of an angle and the forces on its beads.
+func angle(x0, x1, x2 vector, native float64) (e float64, f [3]vector) {
+	u, w := sub(x0, x1), sub(x2, x1)
+	c := cross(u, w)
+	sin := math.Sqrt(dot(c, c) + 1e-12)
+	off := angleOf(sin, dot(u, w)) - native
+	slope := 40 * off / sin
+	p, q := scaled(cross(u, c), slope/dot(u, u)), scaled(cross(c, w), slope/dot(w, w))
+	return float64(20 * off * off), [3]vector{{0 - p.x, 0 - p.y, 0 - p.z}, plus(p, q), {0 - q.x, 0 - q.y, 0 - q.z}}
 }
 
 // twist is twist of simd/step.c for one replica.
@@ -273,28 +302,32 @@ func (a *args) twist(l int) (e float64) {
 	from := a.bonds + a.angles
 	for t := range a.dihedrals {
 		i := int(g.s.first[from+t])
-		x1, x2 := at(g.x, i+1, l), at(g.x, i+2, l)
-		u, v, w := sub(x1, at(g.x, i, l)), sub(x2, x1), sub(at(g.x, i+3, l), x2)
-		m, n := cross(u, v), cross(v, w)
-		mm, nn := dot(m, m)+1e-12, dot(n, n)+1e-12
-		vv := dot(v, v)
-		b := math.Sqrt(vv)
-		over := 1 / math.Sqrt(mm*nn)
-		cos, sin := dot(m, n)*over, b*dot(u, n)*over
-		cos0, sin0 := g.s.native[from+t], g.s.native[from+a.dihedrals+t]
-		c, s := float64(cos*cos0)+float64(sin*sin0), float64(sin*cos0)-float64(cos*sin0)
-		c3, s3 := c*(float64(4*c*c)-3), s*(3-float64(4*s*s))
-		e += (1 - c) + float64(0.5*(1-float64(c3)))
-		slope := s + float64(1.5*s3)
-		p, q := scaled(m, slope*b/mm), scaled(n, 0-float64(slope*b)/nn)
-		y, z := dot(u, v)/vv, dot(w, v)/vv
-		yp, zq := scaled(p, y), scaled(q, z)
-		put(g.f, i, l, plus(at(g.f, i, l), p))
-		put(g.f, i+1, l, plus(at(g.f, i+1, l), sub(sub(zq, yp), p)))
-		put(g.f, i+2, l, plus(at(g.f, i+2, l), sub(sub(yp, zq), q)))
-		put(g.f, i+3, l, plus(at(g.f, i+3, l), q))
+		of, p := dihedral(at(g.x, i, l), at(g.x, i+1, l), at(g.x, i+2, l), at(g.x, i+3, l), g.s.native[from+t], g.s.native[from+a.dihedrals+t])
+		e += of
+		for k, f := range p {
+			put(g.f, i+k, l, plus(at(g.f, i+k, l), f))
+		}
 	}
 	return e
+}
+
+// dihedral is the energy of a dihedral and the forces on its beads, by the cosine and the sine of its
+// native value.
+func dihedral(x0, x1, x2, x3 vector, cos0, sin0 float64) (e float64, f [4]vector) {
+	u, v, w := sub(x1, x0), sub(x2, x1), sub(x3, x2)
+	m, n := cross(u, v), cross(v, w)
+	mm, nn := dot(m, m)+1e-12, dot(n, n)+1e-12
+	vv := dot(v, v)
+	b := math.Sqrt(vv)
+	over := 1 / math.Sqrt(mm*nn)
+	cos, sin := dot(m, n)*over, b*dot(u, n)*over
+	c, s := float64(cos*cos0)+float64(sin*sin0), float64(sin*cos0)-float64(cos*sin0)
+	c3, s3 := c*(float64(4*c*c)-3), s*(3-float64(4*s*s))
+	slope := s + float64(1.5*s3)
+	p, q := scaled(m, slope*b/mm), scaled(n, 0-float64(slope*b)/nn)
+	y, z := dot(u, v)/vv, dot(w, v)/vv
+	yp, zq := scaled(p, y), scaled(q, z)
+	return (1 - c) + float64(0.5*(1-float64(c3))), [4]vector{p, sub(sub(zq, yp), p), sub(sub(yp, zq), q), q}
 }
 
 type vector struct{ x, y, z float64 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
@@ -63,10 +64,12 @@ type Run struct {
 
 	after    [][lanes]float64
 	observed [][seenCount][lanes]float64
-	plans    map[int]*weft.Plan // by steps
-	most     int                // steps of a launch
-	verified weft.Report        // what was verified, over all launches
-	done     bool               // all rounds
+	plans    map[int]*weft.Plan   // by steps
+	splits   map[int]*graph.Graph // of the one trajectory that is split, by steps
+	devices  int                  // over which it is split
+	most     int                  // steps of a launch
+	verified weft.Report          // what was verified, over all launches
+	done     bool                 // all rounds
 
 	// The rounds that Rate counts: those of this process without the first, which brings kernels and
 	// tables to devices, unless it is the only one.
@@ -106,7 +109,7 @@ func newRun(c Config, s *protein.Structure) (*Run, error) {
 	if len(m.Contacts) == 0 {
 		return nil, fmt.Errorf("fold: %s has no native contacts, so nothing holds it together: %w: take a folded structure", s.Name, ErrConfig)
 	}
-	r := &Run{c: c, structure: s, model: m, name: s.Name, temperatures: c.temperatures(), plans: make(map[int]*weft.Plan), groups: (c.Replicas + lanes - 1) / lanes}
+	r := &Run{c: c, structure: s, model: m, name: s.Name, temperatures: c.temperatures(), plans: make(map[int]*weft.Plan), splits: make(map[int]*graph.Graph), groups: (c.Replicas + lanes - 1) / lanes}
 	r.tables, r.ints, r.reals = tablesOf(m)
 	n := 3 * m.Beads()
 	r.state, r.last, r.after = make([][lanes]float64, 2*n*r.groups), make([][lanes]float64, 2*n*r.groups), make([][lanes]float64, 2*n*r.groups)
@@ -234,10 +237,15 @@ func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) er
 	if _, err := workload.Able(rt.Machine(), r.tables.kernel()); err != nil {
 		return fmt.Errorf("%s: %w", r.Name(), err)
 	}
+	if r.c.Split != SplitNever {
+		if err := r.judgeSplit(ctx, rt); err != nil {
+			return fmt.Errorf("%s: %w", r.Name(), err)
+		}
+	}
 	has := func(backend func(string) bool) bool {
 		return slices.ContainsFunc(rt.Machine().Devices, func(d machine.Device) bool { return backend(d.Backend) })
 	}
-	other := has(func(b string) bool { return b != "cpu" })
+	other := r.c.Split == SplitNever && has(func(b string) bool { return b != "cpu" })
 	r.most = maxSteps
 	if has(func(b string) bool { return b == "vulkan" }) && r.tables.beads <= middleBeads {
 		r.most = r.tables.vulkanSteps()
@@ -293,8 +301,8 @@ func (r *Run) one(ctx context.Context, rt *weft.Runtime, i int) error {
 	return nil
 }
 
-// launch advances all replicas by some steps of a round.
-func (r *Run) launch(ctx context.Context, rt *weft.Runtime, i, steps int) error {
+// launchGroups advances all replicas by some steps of a round, group by group.
+func (r *Run) launchGroups(ctx context.Context, rt *weft.Runtime, i, steps int) (*weft.Report, error) {
 	bind := []weft.Binding{
 		weft.Bind("ints", r.ints), weft.Bind("reals", r.reals), weft.Bind("ladder", r.ladder),
 		weft.Bind("before", r.state), weft.Bind("after", r.after), weft.Bind("seen", r.observed),
@@ -305,11 +313,20 @@ func (r *Run) launch(ctx context.Context, rt *weft.Runtime, i, steps int) error 
 		// Not streamed: a GPU takes as long for a part of the replicas as for all that it has room for.
 		p, err := rt.Plan(ctx, weft.Divisible{Items: round.items(), Whole: round.task(0, int64(r.groups)), Graph: round.graph, Bind: bind})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		r.plans[steps], plan = p, p
 	}
-	rep, err := rt.Run(ctx, plan.Graph, bind...)
+	return rt.Run(ctx, plan.Graph, bind...)
+}
+
+// launch advances all replicas by some steps of a round.
+func (r *Run) launch(ctx context.Context, rt *weft.Runtime, i, steps int) error {
+	with := r.launchGroups
+	if r.c.Split != SplitNever {
+		with = r.launchSplit
+	}
+	rep, err := with(ctx, rt, i, steps)
 	if err != nil {
 		return err
 	}

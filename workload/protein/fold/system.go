@@ -219,7 +219,7 @@ func (g *group) list() {
 		g.seen = slices.Grow(g.seen[:0], n)[:n]
 		clear(g.seen)
 		for l := range lanes {
-			g.grids[l].fill(g.x, l)
+			g.grids[l].fill(n, func(i int) vector { return at(g.x, i, l) })
 		}
 	}
 	for i := range n {
@@ -248,7 +248,7 @@ func (g *group) candidates(i int) []int32 {
 	if g.s.beads <= few {
 		for j := i + 1; j < g.s.beads; j++ {
 			for l := range lanes {
-				if near(g.x, i, j, l) {
+				if near(at(g.x, i, l), at(g.x, j, l)) {
 					g.around = append(g.around, int32(j))
 					break
 				}
@@ -257,8 +257,8 @@ func (g *group) candidates(i int) []int32 {
 		return g.around
 	}
 	for l := range lanes {
-		g.grids[l].around(g.x, i, l, func(j int32) {
-			if int(j) > i && g.seen[j] != int32(i+1) && near(g.x, i, int(j), l) {
+		g.grids[l].around(at(g.x, i, l), func(j int32) {
+			if int(j) > i && g.seen[j] != int32(i+1) && near(at(g.x, i, l), at(g.x, int(j), l)) {
 				g.seen[j] = int32(i + 1)
 				g.around = append(g.around, j)
 			}
@@ -268,8 +268,8 @@ func (g *group) candidates(i int) []int32 {
 	return g.around
 }
 
-func near(x [][lanes]float64, i, j, l int) bool {
-	d := sub(at(x, i, l), at(x, j, l))
+func near(a, b vector) bool {
+	d := sub(a, b)
 	return d.x*d.x+d.y*d.y+d.z*d.z < listDistance2
 }
 
@@ -277,9 +277,8 @@ func near(x [][lanes]float64, i, j, l int) bool {
 type grid struct{ head, next []int32 }
 
 // cube is the cube of space that a bead is in.
-func cube(x [][lanes]float64, i, l int) (a, b, c int64) {
+func cube(v vector) (a, b, c int64) {
 	const side = protein.Cutoff + skin
-	v := at(x, i, l)
 	return int64(math.Floor(v.x / side)), int64(math.Floor(v.y / side)), int64(math.Floor(v.z / side))
 }
 
@@ -287,8 +286,8 @@ func (g *grid) slot(a, b, c int64) int {
 	return int(uint64(a*73856093^b*19349663^c*83492791) & uint64(len(g.head)-1))
 }
 
-func (g *grid) fill(x [][lanes]float64, l int) {
-	n := len(x) / 3
+// fill puts the beads into the grid by their positions.
+func (g *grid) fill(n int, at func(i int) vector) {
 	size := 1
 	for size < 2*n {
 		size *= 2
@@ -298,14 +297,14 @@ func (g *grid) fill(x [][lanes]float64, l int) {
 		g.head[i] = -1
 	}
 	for i := range n {
-		s := g.slot(cube(x, i, l))
+		s := g.slot(cube(at(i)))
 		g.next[i], g.head[s] = g.head[s], int32(i)
 	}
 }
 
-// around calls f for the beads in the cube of bead i and those around it, and for some others.
-func (g *grid) around(x [][lanes]float64, i, l int, f func(j int32)) {
-	a, b, c := cube(x, i, l)
+// around calls f for the beads in the cube of a position and those around it, and for some others.
+func (g *grid) around(v vector, f func(j int32)) {
+	a, b, c := cube(v)
 	for da := a - 1; da <= a+1; da++ {
 		for db := b - 1; db <= b+1; db++ {
 			for dc := c - 1; dc <= c+1; dc++ {
