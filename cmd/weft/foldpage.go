@@ -3,10 +3,10 @@ package main
 import (
 	_ "embed" // for the page
 	"fmt"
-	"html/template"
 	"io"
 	"math"
 
+	"github.com/weft-run/weft/internal/pages"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload/protein/fold"
 )
@@ -16,7 +16,7 @@ var foldPageText string
 
 // foldPageTemplate is the page of a folding: one file that needs nothing else. What it draws
 // is in it as JSON.
-var foldPageTemplate = template.Must(template.New("fold").Parse(foldPageText))
+var foldPageTemplate = pages.New("fold", foldPageText, nil)
 
 const (
 	pagePoints   = 500 // of a curve over time, about: of more frames every so many are shown

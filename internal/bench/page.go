@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/pages"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
@@ -21,7 +22,7 @@ var pageText string
 
 // pageTemplate is the page of a suite: one file that needs nothing else and runs
 // nothing in the browser. Charts are drawn here.
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+var pageTemplate = pages.New("page", pageText, template.FuncMap{
 	"ms":      terminal.Seconds,
 	"percent": terminal.Percent,
 	"onoff":   terminal.OnOff,
@@ -36,7 +37,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"fixed": func(digits int, x float64) string { return fmt.Sprintf("%.*f", digits, x) },
 	// width is that of a bar, in percent of its cell.
 	"width": func(x, most float64) float64 { return 100 * min(max(x/most, 0), 1) },
-}).Parse(pageText))
+})
 
 // page is the data of the template.
 type page struct {
