@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/workload/protein"
@@ -145,6 +146,13 @@ func (c Config) bytes(residues int, pairs float64) float64 {
 	return 8*entries + 12*entries*each*each + rows*(16*(steps+float64(c.zeros()))+32) + blocks*8*(4*steps+16)
 }
 
+// maxProducts is the most products of entries with a vector that a network takes by default, and
+// productTime is about what one takes. With the usual cutoffs the largest networks have a tenth of them.
+const (
+	maxProducts = 1e11
+	productTime = 1.3e-9 // seconds
+)
+
 // helixRise is the rise of a helix for each residue in angstrom.
 const helixRise = 1.5
 
@@ -174,8 +182,14 @@ func (c Config) matrix(s *protein.Structure) (*network.Matrix, [][]float64, erro
 			pairs++
 		}
 		what := fmt.Sprintf("elastic: a network of %d residues and %d springs", s.Len(), pairs)
-		if err := enough(what, int64(c.bytes(s.Len(), float64(pairs)))); err != nil {
+		bytes := int64(c.bytes(s.Len(), float64(pairs)))
+		if err := enough(what, bytes); err != nil {
 			return nil, nil, err
+		}
+		each := float64(c.perResidue())
+		if products := (2*float64(pairs) + float64(s.Len())) * each * each * float64(c.steps(s.Len())); c.Steps == 0 && products > maxProducts {
+			return fail(fmt.Errorf("%d residues have %d springs at %g Å; %d steps take %.2g products of the matrix's entries, about %v of one core, and %.3g GB of memory: lower the cutoff, or say how many steps to take all the same",
+				s.Len(), pairs, c.Cutoff, c.steps(s.Len()), products, time.Duration(products*productTime*float64(time.Second)).Round(time.Second), float64(bytes)/1e9))
 		}
 	}
 	springs, err := network.Kirchhoff(xyz, c.Cutoff)
