@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -55,8 +56,28 @@ func (c *Call) Reset() {
 // and return once it is true. The contents of its buffers are then discarded.
 func (c *Call) Stopped() bool { return c.unwanted != nil && c.unwanted() }
 
-// Fail makes the launch fail. Other parts of it may still run to their end.
-func (c *Call) Fail(err error) { c.err.CompareAndSwap(nil, &err) }
+// Fail makes the launch fail. Other parts of it may still run to their end. An error that says
+// something of a device, as of another one that the kernel used, does not say it of the device
+// that the kernel runs on.
+func (c *Call) Fail(err error) {
+	if errors.Is(err, ErrDeviceLost) || errors.Is(err, ErrDependency) {
+		err = &failure{err}
+	}
+	c.err.CompareAndSwap(nil, &err)
+}
+
+// failure is the error of a kernel without what drivers say of operations by the same errors.
+type failure struct{ err error }
+
+func (f *failure) Error() string { return f.err.Error() }
+
+// Is reports whether it is an error other than those that are left out.
+func (f *failure) Is(target error) bool {
+	return target != ErrDeviceLost && target != ErrDependency && errors.Is(f.err, target)
+}
+
+// As finds an error in it.
+func (f *failure) As(target any) bool { return errors.As(f.err, target) }
 
 // Err returns the error of the first Fail, or nil.
 func (c *Call) Err() error {
