@@ -174,37 +174,47 @@ func (s *summer) class() uint32 {
 	case Hypersurface:
 		return s.forms()
 	}
-	out := s.one
+	out, below := s.one, s.one
 	h := s.complete()
 	for i := range s.p.classes {
-		out = s.mul(out, s.schur(s.classes[i*s.p.k:(i+1)*s.p.k], &h))
+		above, by := s.schur(s.classes[i*s.p.k:(i+1)*s.p.k], &h)
+		out, below = s.mul(out, above), s.mul(below, by)
 	}
-	return out
+	if below == s.one {
+		return out
+	}
+	return s.mul(out, s.inverse(below))
 }
 
-// forms is the product of Σ a_m x_m over all a of k numbers from 0 that add up to the degree.
+// forms is the product of Σ a_m x_m over all a of k numbers from 0 that add up to the degree. A form
+// is the one before it with few roots exchanged, which takes less than k products.
 func (s *summer) forms() uint32 {
-	k, small := s.p.k, s.table[rootsAt+2*s.p.n:]
+	k, degree := s.p.k, uint32(s.p.exponent)
+	var more [maxK]uint32 // by which a form grows when x_h stands for x_0
+	for h := 1; h < k; h++ {
+		more[h] = s.sub(s.x[h], s.x[0])
+	}
 	var a [maxK]uint32
-	a[0] = uint32(s.p.exponent)
-	out := s.one
+	a[0] = degree
+	form := s.mul(s.table[rootsAt+2*uint32(s.p.n)+degree], s.x[0])
+	out, other := form, s.one // two products, so that one need not wait for the other
 	for {
-		form := uint32(0)
-		for m := range k {
-			form = s.add(form, s.mul(small[a[m]], s.x[m]))
-		}
-		out = s.mul(out, form)
 		h := 0
 		for a[h] == 0 {
 			h++
 		}
 		if h == k-1 {
-			return out
+			return s.mul(out, other)
 		}
 		t := a[h]
 		a[h] = 0
 		a[0] = t - 1
 		a[h+1]++
+		if h > 0 { // x_0 stands for x_h, t times
+			form = s.sub(form, s.mul(s.table[rootsAt+2*uint32(s.p.n)+t], more[h]))
+		}
+		form = s.add(form, more[h+1])
+		out, other = other, s.mul(out, form)
 	}
 }
 
@@ -220,8 +230,9 @@ func (s *summer) complete() (h [maxN]uint32) {
 }
 
 // schur is the Schur polynomial of a partition, by Jacobi and Trudi: the determinant of
-// h_{λ_i − i + j}.
-func (s *summer) schur(parts []uint32, h *[maxN]uint32) uint32 {
+// h_{λ_i − i + j}, as a fraction. An inverse takes as long as some sixty products, so that rows are
+// multiplied by the pivot rather than divided by it.
+func (s *summer) schur(parts []uint32, h *[maxN]uint32) (above, below uint32) {
 	size := 0
 	for size < len(parts) && parts[size] > 0 {
 		size++
@@ -234,27 +245,33 @@ func (s *summer) schur(parts []uint32, h *[maxN]uint32) uint32 {
 			}
 		}
 	}
-	det := s.one
+	above, below = s.one, s.one
 	for col := range size {
 		row := col
 		for row < size && m[row][col] == 0 {
 			row++
 		}
 		if row == size {
-			return 0
+			return 0, s.one
 		}
 		if row != col {
 			m[row], m[col] = m[col], m[row]
-			det = s.sub(0, det)
+			above = s.sub(0, above)
 		}
-		det = s.mul(det, m[col][col])
-		inverse := s.inverse(m[col][col])
-		for row++; row < size; row++ {
-			by := s.mul(m[row][col], inverse)
-			for j := col; j < size; j++ {
-				m[row][j] = s.sub(m[row][j], s.mul(by, m[col][j]))
+		pivot := m[col][col]
+		if col == size-1 {
+			above = s.mul(above, pivot)
+		}
+		// The determinant has the pivot once, and once more for each row below it.
+		for range size - 2 - col {
+			below = s.mul(below, pivot)
+		}
+		for row = col + 1; row < size; row++ {
+			by := m[row][col]
+			for j := col + 1; j < size; j++ {
+				m[row][j] = s.sub(s.mul(pivot, m[row][j]), s.mul(by, m[col][j]))
 			}
 		}
 	}
-	return det
+	return above, below
 }

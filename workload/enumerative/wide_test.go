@@ -45,21 +45,35 @@ func TestWide(t *testing.T) {
 	}
 }
 
-func BenchmarkDegree(b *testing.B) {
-	j, err := New(Config{Problem: Degree, K: 10, N: 30})
-	if err != nil {
-		b.Fatal(err)
-	}
+// BenchmarkSums times terms of fixed points on a core: those of degrees by vectors and by Go code, and
+// others.
+func BenchmarkSums(b *testing.B) {
 	was := wide
 	defer func() { wide = was }()
-	for name, on := range map[string]bool{"wide": was, "go": false} {
-		b.Run(name, func(b *testing.B) {
-			wide = on
-			call := &weft.Call{Args: [][]byte{bytesOf(j.space), bytesOf(j.tables), bytesOf(j.sums)}}
-			for b.Loop() {
-				sums(call, j.p, 0, 4)
+	for _, c := range []struct {
+		name string
+		wide bool
+		Config
+	}{
+		{"degree-wide", was, Config{Problem: Degree, K: 10, N: 30}},
+		{"degree", false, Config{Problem: Degree, K: 10, N: 30}},
+		{"lines", false, Config{Problem: Hypersurface, K: 2, N: 64}},
+		{"planes", false, Config{Problem: Hypersurface, K: 3, N: 8}},
+		{"schubert", false, Config{Problem: Schubert, K: 4, N: 24, Classes: [][]int{{16, 10, 4, 2}, {12, 9, 6}, {12, 9}}}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			j, err := New(c.Config)
+			if err != nil {
+				b.Fatal(err)
 			}
-			b.ReportMetric(float64(b.N)*4*chunk*float64(len(j.primes))/b.Elapsed().Seconds()/1e6, "Mterm/s")
+			wide = c.wide
+			call := &weft.Call{Args: [][]byte{bytesOf(j.space), bytesOf(j.tables), bytesOf(j.sums)}}
+			most := min(4, int(chunks(int64(j.p.count))))
+			for b.Loop() {
+				sums(call, j.p, 0, most)
+			}
+			points := float64(min(most*chunk, j.p.count))
+			b.ReportMetric(float64(b.N)*points*float64(len(j.primes))/b.Elapsed().Seconds()/1e6, "Mterm/s")
 		})
 	}
 }
