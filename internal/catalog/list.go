@@ -255,7 +255,7 @@ var list = []Entry{
 		f.IntVar(&c.Count, "count", 1<<17, "points")
 		f.IntVar(&c.Directions, "directions", autodiff.MaxDirections, "derivatives of a pass over the points, 1 to 64")
 		f.Float64Var(&c.Low, "low", 0, "least value of an expression's variables")
-		f.Float64Var(&c.High, "high", 0, "largest value of an expression's variables (1)")
+		f.Float64Var(&c.High, "high", 0, "largest value of an expression's variables (1 where low is 0)")
 		f.BoolVar(&c.Generate, "generate", false, "let GPUs compile the expression, however few points there are")
 		f.Uint32Var(&c.Seed, "seed", 1, "what points and fluid are drawn from")
 		return order(&c, func(c autodiff.Config) (workload.Job, error) {
