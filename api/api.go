@@ -140,6 +140,15 @@ type JobResult struct {
 	Runs    []JobRun    `json:"runs"`
 	Checked bool        `json:"checked"`
 	Misses  []JobMiss   `json:"misses,omitempty"`
+	Proofs  []JobProof  `json:"proofs,omitempty"` // of a job of proofs, in the order of the witnesses
+}
+
+// JobProof is one of the proofs of a job, or the reason why there is none.
+type JobProof struct {
+	Proof  []byte            `json:"proof,omitempty"`
+	Public map[string]string `json:"public,omitempty"`
+	Took   float64           `json:"seconds,omitempty"`
+	Error  string            `json:"error,omitempty"`
 }
 
 // JobDevice has the figures of one device in the last run of a job.

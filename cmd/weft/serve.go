@@ -20,13 +20,14 @@ import (
 	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/metrics"
 	"github.com/weft-run/weft/internal/otlp"
+	"github.com/weft-run/weft/internal/prove"
 	"github.com/weft-run/weft/internal/serve"
 	"github.com/weft-run/weft/internal/terminal"
 )
 
 // serving is a call of `weft serve`.
 type serving struct {
-	listen, grpc, models, state, config, profile, devices string
+	listen, grpc, models, circuits, state, config, profile, devices string
 	check                                                 bool
 	out                                                   io.Writer
 	log                                                   *slog.Logger
@@ -38,7 +39,8 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve predictions of models, and jobs, over HTTP and gRPC",
 		Long: `Serve predictions of models over HTTP and gRPC, by the Open Inference Protocol
-v2, on all devices of this machine; and run workloads as jobs, over HTTP.
+v2, on all devices of this machine; and run workloads as jobs, over HTTP. With
+a folder of circuits it also makes and verifies proofs.
 Without a folder of models it serves a reservoir that is made at the start. Jobs
 and their results are gone when the server ends, unless --state names a folder
 to keep them in.
@@ -50,6 +52,7 @@ when the requests under way have their answers.`,
 		Example: `  weft serve
   weft serve --models ./models --profile analytics
   curl localhost:8000/v2/models/reservoir
+  weft zk setup circuits/sum --circuit range && weft serve --circuits circuits
   grpcurl -plaintext localhost:8001 list`,
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -59,6 +62,7 @@ when the requests under way have their answers.`,
 	f.StringVar(&v.listen, "listen", "", "address, or unix:/PATH for a socket (127.0.0.1:8000)")
 	f.StringVar(&v.grpc, "grpc", "", "address of gRPC, unix:/PATH or none (127.0.0.1:8001)")
 	f.StringVar(&v.models, "models", "", "`folder` with a folder for each model")
+	f.StringVar(&v.circuits, "circuits", "", "`folder` with keys for each circuit, to prove (none)")
 	f.StringVar(&v.state, "state", "", "`folder` that keeps jobs over a restart (memory)")
 	f.StringVar(&v.config, "config", "", "read the configuration from a `file` in YAML")
 	f.StringVar(&v.profile, "profile", "", "settings that go together: hft or analytics")
@@ -78,7 +82,7 @@ func (v *serving) settle() (serve.Config, error) {
 	for _, f := range []struct {
 		from string
 		to   *string
-	}{{v.listen, &c.Listen}, {v.grpc, &c.GRPC}, {v.models, &c.Models}, {v.state, &c.State}, {v.devices, &c.Devices}} {
+	}{{v.listen, &c.Listen}, {v.grpc, &c.GRPC}, {v.models, &c.Models}, {v.circuits, &c.Circuits}, {v.state, &c.State}, {v.devices, &c.Devices}} {
 		if f.from != "" {
 			*f.to = f.from
 		}
@@ -101,8 +105,15 @@ func (v *serving) run(c *cobra.Command) error {
 		if _, err := serve.New(serve.Options{Config: config, Service: &infer.Service{}}); err != nil {
 			return terminal.Usage(err)
 		}
+		if _, err := circuitsOf(config); err != nil {
+			return terminal.Usage(err)
+		}
 		fmt.Fprintln(v.out, "The configuration is good.")
 		return nil
+	}
+	keys, err := circuitsOf(config)
+	if err != nil {
+		return terminal.Usage(err)
 	}
 	rt, note, err := config.Open(c.Context(), func(ctx context.Context, o weft.Options) (*weft.Runtime, error) { return open(ctx, o, os.Stderr) })
 	if err != nil {
@@ -112,20 +123,51 @@ func (v *serving) run(c *cobra.Command) error {
 		fmt.Fprintln(v.out, terminal.OneLine(note))
 	}
 	defer rt.Close()
-	return v.serve(c.Context(), rt, config)
+	return v.serve(c.Context(), rt, config, keys)
+}
+
+// circuitsOf reads the keys of the circuits that are to be proved, nil for none.
+func circuitsOf(c serve.Config) (prove.Keys, error) {
+	if c.Circuits == "" {
+		return nil, nil
+	}
+	return prove.ReadKeys(c.Circuits, c.Proofs.Limits())
+}
+
+// proofs puts keys on devices, if there are any.
+func (v *serving) proofs(rt *weft.Runtime, keys prove.Keys, c serve.Config) (*prove.Service, error) {
+	if keys == nil {
+		return nil, nil
+	}
+	s, err := prove.New(rt, keys, c.Proofs.Limits())
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range s.Circuits() {
+		note := ""
+		if k.ForTests {
+			note = ", with keys for tests only"
+		}
+		fmt.Fprintf(v.out, "Circuit %s has %d constraints%s.\n", k.Name, k.Constraints, note)
+	}
+	return s, nil
 }
 
 // serve serves until ctx ends, and then ends in good order.
-func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Config) error {
+func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Config, keys prove.Keys) error {
+	proofs, err := v.proofs(rt, keys, config)
+	if err != nil {
+		return err
+	}
 	models, err := infer.New(rt, config.Infer(v.log))
 	if err != nil {
 		return terminal.Usage(err)
 	}
-	figures, service, stop := v.observe(rt, models, config)
+	figures, service, stop := v.observe(rt, models, proofs, config)
 	defer stop()
 	jobs := &shownJobs{}
 	s, err := serve.New(serve.Options{
-		Config: config, Service: service, Runtime: rt, Metrics: figures, Version: version(), Log: v.log,
+		Config: config, Service: service, Proofs: proofs, Runtime: rt, Metrics: figures, Version: version(), Log: v.log,
 		Dashboard: dashboard.New(rt, dashboard.Options{Name: "weft serve", Serving: shownModels{models}, Jobs: jobs}),
 		Open: func(ctx context.Context, devices string) (*weft.Runtime, error) {
 			config := config
@@ -179,11 +221,14 @@ func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Conf
 
 // observe makes the figures of a service and, where the configuration names a collector, has its
 // predictions traced. The caller calls stop when the service has ended.
-func (v *serving) observe(rt *weft.Runtime, models *infer.Service, c serve.Config) (figures *metrics.Collector, service serve.Service, stop func()) {
+func (v *serving) observe(rt *weft.Runtime, models *infer.Service, proofs *prove.Service, c serve.Config) (figures *metrics.Collector, service serve.Service, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	source := metrics.Source{Runtime: rt.Metrics, Models: models.Stats, Prices: metrics.Prices(c.Prices)}
 	service = models
+	if proofs != nil {
+		source.Proofs = proofs.Stats
+	}
 	if c.Traces.Collector != "" {
 		e, err := otlp.New(c.Traces.Collector, c.Traces.Sample, v.log)
 		if err != nil {

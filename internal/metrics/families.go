@@ -8,6 +8,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/internal/prove"
 )
 
 // view is what a page is written from.
@@ -34,10 +35,37 @@ func (v *view) write(p *page) {
 		p.one("weft_trace_spans_sent_total", "counter", "Spans of traces that the collector took.", float64(v.now.spans.Sent))
 		p.one("weft_trace_spans_dropped_total", "counter", "Spans of traces that were dropped because the collector is slow or away.", float64(v.now.spans.Dropped))
 	}
+	if v.source.Proofs != nil {
+		v.proofs(p)
+	}
 	p.one("weft_recent_seconds", "gauge", "Time that figures called recent are of.", v.now.at.Sub(v.oldest.at).Seconds())
 	v.economy(p)
 	v.machine(p)
 	v.process(p)
+}
+
+// proofs writes the figures of circuits.
+func (v *view) proofs(p *page) {
+	p.family("weft_proofs_total", "counter", "Requests for proofs that have ended, by how: refused are those with a bad witness.")
+	for _, c := range v.now.proofs {
+		p.add(float64(c.Proved), "circuit", c.Circuit, "result", "proved")
+		p.add(float64(c.Refused), "circuit", c.Circuit, "result", "refused")
+		p.add(float64(c.Failed), "circuit", c.Circuit, "result", "failed")
+	}
+	for _, f := range []struct {
+		name, kind, help string
+		of               func(c *prove.Stats) float64
+	}{
+		{"weft_proof_seconds_total", "counter", "Time that proofs took, without waiting.", func(c *prove.Stats) float64 { return c.Seconds }},
+		{"weft_proofs_running", "gauge", "Proofs in progress.", func(c *prove.Stats) float64 { return float64(c.Running) }},
+		{"weft_proofs_waiting", "gauge", "Proofs that wait for their turn.", func(c *prove.Stats) float64 { return float64(c.Waiting) }},
+		{"weft_proofs_verified_total", "counter", "Proofs that clients had verified.", func(c *prove.Stats) float64 { return float64(c.Verified) }},
+	} {
+		p.family(f.name, f.kind, f.help)
+		for i := range v.now.proofs {
+			p.add(f.of(&v.now.proofs[i]), "circuit", v.now.proofs[i].Circuit)
+		}
+	}
 }
 
 func (v *view) runs(p *page) {

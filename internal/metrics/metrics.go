@@ -17,6 +17,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/internal/prove"
 )
 
 // Source is where figures come from.
@@ -24,6 +25,7 @@ type Source struct {
 	Runtime func() weft.Metrics  // nil if there is none
 	Models  func() []infer.Stats // nil if nothing is served
 	Spans   func() Spans         // nil if nothing is traced
+	Proofs  func() []prove.Stats // nil if nothing is proved
 	Prices  Prices
 }
 
@@ -59,6 +61,7 @@ type sample struct {
 	runtime weft.Metrics
 	models  []infer.Stats
 	spans   Spans
+	proofs  []prove.Stats
 	host    host
 }
 
@@ -123,6 +126,9 @@ func (c *Collector) read() sample {
 	}
 	if c.source.Spans != nil {
 		s.spans = c.source.Spans()
+	}
+	if c.source.Proofs != nil {
+		s.proofs = c.source.Proofs()
 	}
 	return s
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/internal/prove"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -68,7 +69,10 @@ func newBench(t *testing.T, p Prices) *bench {
 			}
 			return out
 		},
-		Spans:  func() Spans { return Spans{Sent: 70, Dropped: 3} },
+		Spans: func() Spans { return Spans{Sent: 70, Dropped: 3} },
+		Proofs: func() []prove.Stats {
+			return []prove.Stats{{Circuit: "sum", Proved: 5, Refused: 2, Failed: 1, Verified: 6, Seconds: 2.5, Running: 3, Waiting: 4}}
+		},
 		Prices: p,
 	}
 	b.Collector = c
@@ -229,6 +233,13 @@ func TestFigures(t *testing.T) {
 		{"weft_requests_ended_total", append(model, "result", "expired"), 1},
 		{"weft_requests_ended_total", append(model, "result", "succeeded"), 14},
 		{"weft_requests_ended_total", append(model, "result", "invalid"), 1},
+		{"weft_proofs_total", []string{"circuit", "sum", "result", "proved"}, 5},
+		{"weft_proofs_total", []string{"circuit", "sum", "result", "refused"}, 2},
+		{"weft_proofs_total", []string{"circuit", "sum", "result", "failed"}, 1},
+		{"weft_proof_seconds_total", []string{"circuit", "sum"}, 2.5},
+		{"weft_proofs_running", []string{"circuit", "sum"}, 3},
+		{"weft_proofs_waiting", []string{"circuit", "sum"}, 4},
+		{"weft_proofs_verified_total", []string{"circuit", "sum"}, 6},
 		{"weft_trace_spans_sent_total", nil, 70},
 		{"weft_trace_spans_dropped_total", nil, 3},
 		{"weft_recent_seconds", nil, 3},

@@ -33,6 +33,9 @@ type hold struct {
 	who   *client // nil for a probe, which has no share
 	bytes int64
 	first *[firstBytes + 1]byte // of buffers; nil if there is none
+	// secret says that memory of the body is cleared when it is released.
+	secret bool
+	body   []byte
 }
 
 // hold returns one for a request, without memory yet.
@@ -64,6 +67,12 @@ func (h *hold) take(n int64) error {
 
 // release gives it all back.
 func (h *hold) release() {
+	if h.secret {
+		clear(h.body[:cap(h.body)])
+		if h.first != nil {
+			clear(h.first[:])
+		}
+	}
 	if h.first != nil {
 		buffers.Put(h.first)
 	}
@@ -89,29 +98,39 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, limit int64, types
 
 // heldBody is body with what it holds, for what is made of it. The caller releases that.
 func (s *Server) heldBody(w http.ResponseWriter, r *http.Request, limit int64, types []string) ([]byte, *hold, error) {
+	h := s.hold(r.Context())
+	b, err := s.bodyInto(h, w, r, limit, types)
+	if err != nil {
+		h.release()
+		return nil, nil, err
+	}
+	return b, h, nil
+}
+
+// bodyInto is heldBody with a hold that is there already, which the caller releases, also after an
+// error.
+func (s *Server) bodyInto(h *hold, w http.ResponseWriter, r *http.Request, limit int64, types []string) ([]byte, error) {
 	limit = min(limit, int64(s.limits.Body))
 	if r.ContentLength > limit {
-		return nil, nil, tooLarge(limit)
+		return nil, tooLarge(limit)
 	}
 	// Without a type it is taken: a page that sends none still has an Origin.
 	if kind := r.Header.Get("Content-Type"); kind != "" && !slices.Contains(types, kind) {
 		kind, _, err := mime.ParseMediaType(kind)
 		if err != nil || !slices.Contains(types, kind) {
-			return nil, nil, failf(http.StatusUnsupportedMediaType, "Content-Type %s: send %s", quoted(r.Header.Get("Content-Type")), strings.Join(types, " or "))
+			return nil, failf(http.StatusUnsupportedMediaType, "Content-Type %s: send %s", quoted(r.Header.Get("Content-Type")), strings.Join(types, " or "))
 		}
 	}
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		return nil, nil, failf(http.StatusUnsupportedMediaType, "Content-Encoding %s: send the body as it is", quoted(enc))
+		return nil, failf(http.StatusUnsupportedMediaType, "Content-Encoding %s: send the body as it is", quoted(enc))
 	}
-	h := s.hold(r.Context())
 	b, err := h.read(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, limit)
 	if err != nil {
-		h.release()
-		return nil, nil, s.unread(err, limit)
+		return nil, s.unread(err, limit)
 	}
 	// The guard has set it. Writers of tests have none.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	return b, h, nil
+	return b, nil
 }
 
 // read reads a body of a length, -1 if that is not known, and reserves memory as it comes.
@@ -125,13 +144,19 @@ func (h *hold) read(from io.Reader, length, limit int64) ([]byte, error) {
 	}
 	h.first = buffers.Get().(*[firstBytes + 1]byte)
 	b := h.first[: 0 : room+1] // a byte more, for its end to be seen
+	h.body = b
 	for {
 		if len(b) == cap(b) {
 			more := min(2*room, length)
 			if err := h.take(more - room); err != nil {
 				return nil, err
 			}
+			old := b
 			room, b = more, append(make([]byte, 0, more+1), b...)
+			if h.secret {
+				clear(old)
+			}
+			h.body = b
 		}
 		n, err := from.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]

@@ -28,22 +28,24 @@ import (
 // Config is what a server is told by its file. DefaultConfig has what holds without one.
 // docs/SERVE.md describes every key.
 type Config struct {
-	Listen  string            `yaml:"listen"`
-	GRPC    string            `yaml:"grpc"` // "" is by Listen, see grpcAddress
-	Profile string            `yaml:"profile"`
-	Models  string            `yaml:"models"` // folder; "" serves the built-in reservoir
-	TLS     TLS               `yaml:"tls"`
-	State   string            `yaml:"state"`  // folder that jobs are kept in; "" keeps them in memory
-	Tokens  string            `yaml:"tokens"` // file
-	Hosts   []string          `yaml:"hosts"`
-	Origins []string          `yaml:"origins"`
-	Devices string            `yaml:"devices"`
-	Runtime map[string]string `yaml:"runtime"` // keys of weft.Options
-	Batch   Batch             `yaml:"batch"`
-	Limits  Limits            `yaml:"limits"`
+	Listen   string            `yaml:"listen"`
+	GRPC     string            `yaml:"grpc"` // "" is by Listen, see grpcAddress
+	Profile  string            `yaml:"profile"`
+	Models   string            `yaml:"models"` // folder; "" serves the built-in reservoir
+	TLS      TLS               `yaml:"tls"`
+	Circuits string            `yaml:"circuits"` // folder with keys of circuits; "" for none
+	State    string            `yaml:"state"`    // folder that jobs are kept in; "" keeps them in memory
+	Tokens   string            `yaml:"tokens"`   // file
+	Hosts    []string          `yaml:"hosts"`
+	Origins  []string          `yaml:"origins"`
+	Devices  string            `yaml:"devices"`
+	Runtime  map[string]string `yaml:"runtime"` // keys of weft.Options
+	Batch    Batch             `yaml:"batch"`
+	Limits   Limits            `yaml:"limits"`
 	// SharedMemory lets requests refer to tensors in files of /dev/shm.
 	SharedMemory bool   `yaml:"shared_memory"`
 	Jobs         Jobs   `yaml:"jobs"`
+	Proofs       Proofs `yaml:"proofs"`
 	Prices       Prices `yaml:"prices"`
 	Traces       Traces `yaml:"traces"`
 	Pprof        bool   `yaml:"pprof"`
@@ -149,6 +151,7 @@ func DefaultConfig() Config {
 			DrainTime: Duration(30 * time.Second),
 		},
 		Jobs:   Jobs{Concurrent: 1, Queue: 16, Keep: 100, KeepFor: Duration(time.Hour), KeepBytes: 64 << 20},
+		Proofs: Proofs{Constraints: 1 << 22, Witness: 16 << 20, Batch: 1000, Concurrent: 2, Queue: 64, Time: Duration(time.Minute)},
 		Traces: Traces{Sample: 1},
 	}
 }
@@ -174,7 +177,7 @@ func LoadConfig(path, profile string) (Config, error) {
 		}
 		return Config{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	for _, file := range []*string{&c.TLS.Cert, &c.TLS.Key, &c.Tokens, &c.Models, &c.State} { // they are beside the file
+	for _, file := range []*string{&c.TLS.Cert, &c.TLS.Key, &c.Tokens, &c.Models, &c.Circuits, &c.State} { // they are beside the file
 		if *file != "" && !filepath.IsAbs(*file) && path != "" {
 			*file = filepath.Join(filepath.Dir(path), *file)
 		}
@@ -305,6 +308,11 @@ func (c *Config) Validate() error {
 		{"jobs.queue", float64(c.Jobs.Queue), 0, 1 << 16},
 		{"jobs.keep", float64(c.Jobs.Keep), 0, 1 << 16},
 		{"jobs.keep_bytes", float64(c.Jobs.KeepBytes), 0, 1 << 40},
+		{"proofs.constraints", float64(c.Proofs.Constraints), 1, 1 << 26},
+		{"proofs.witness", float64(c.Proofs.Witness), 1 << 10, 1 << 33},
+		{"proofs.batch", float64(c.Proofs.Batch), 1, 1 << 16},
+		{"proofs.concurrent", float64(c.Proofs.Concurrent), 1, 64},
+		{"proofs.queue", float64(c.Proofs.Queue), 0, 1 << 16},
 		{"prices.kwh", c.Prices.KWh, 0, 1e9},
 		{"prices.device_hour", c.Prices.DeviceHour, 0, 1e9},
 		{"prices.prediction", c.Prices.Prediction, 0, 1e9},
@@ -316,6 +324,7 @@ func (c *Config) Validate() error {
 	for name, d := range map[string]Duration{
 		"batch.deadline": c.Batch.Deadline, "limits.read_time": c.Limits.ReadTime, "limits.write_time": c.Limits.WriteTime,
 		"limits.idle_time": c.Limits.IdleTime, "jobs.keep_for": c.Jobs.KeepFor,
+		"proofs.time": c.Proofs.Time,
 	} {
 		if d <= 0 {
 			return fmt.Errorf("%s: it must be longer than 0s", name)

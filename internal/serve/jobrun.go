@@ -80,6 +80,9 @@ func readJob(body []byte) (q api.JobRequest, err error) {
 
 // plan checks what a job asks for and returns what runs it.
 func (s *Server) plan(q *api.JobRequest) (task, error) {
+	if q.Workload == proofJob {
+		return nil, errProofJob
+	}
 	w, ok := catalog.Find(q.Workload)
 	if !ok {
 		return nil, badf("%w", text.Unknown("workload", short(q.Workload), catalog.Names()))

@@ -52,8 +52,9 @@ type job struct {
 	result json.RawMessage
 	key    string // of the client that submitted it, "" for none
 	hash   [sha256.Size]byte
-	number uint64 // later ones have higher ones
-	size   int64  // bytes of its record
+	number uint64   // later ones have higher ones
+	size   int64    // bytes of its record
+	gone   []func() // are called when it has ended
 }
 
 // progressEvery is the least time between two events that tell how far a job is. Short runs
@@ -61,8 +62,8 @@ type job struct {
 const progressEvery = 200 * time.Millisecond
 
 // submit adds a job, or returns the one that was added by the same key. body is what the
-// client sent.
-func (js *jobs) submit(q api.JobRequest, run task, key string, body []byte) (out api.Job, fresh bool, err error) {
+// client sent. gone are called when a job that was added has ended.
+func (js *jobs) submit(q api.JobRequest, run task, key string, body []byte, gone ...func()) (out api.Job, fresh bool, err error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	js.forget()
@@ -87,7 +88,7 @@ func (js *jobs) submit(q api.JobRequest, run task, key string, body []byte) (out
 		return out, false, busyf(http.StatusServiceUnavailable, 5*time.Second, "%d jobs wait already, and no more may", len(js.queue))
 	}
 	js.number++
-	j := &job{run: run, key: key, hash: hash, number: js.number}
+	j := &job{run: run, key: key, hash: hash, number: js.number, gone: gone}
 	j.Job = api.Job{ID: strings.ToLower(rand.Text()), JobRequest: q, State: api.JobQueued, Created: js.now().UTC()}
 	if err := js.keep(j); err != nil {
 		js.drop(j) // its name may be there although it is not known to last
@@ -204,9 +205,18 @@ func (js *jobs) over(j *job, state, why string) error {
 	at := js.now().UTC()
 	err := js.turn(j, func(j *job) { j.finish(state, why, at) })
 	if err == nil {
+		j.leave()
 		js.tell(j)
 	}
 	return err
+}
+
+// leave tells that a job has ended to who wants to know.
+func (j *job) leave() {
+	for _, gone := range j.gone {
+		gone()
+	}
+	j.gone = nil
 }
 
 func (j *job) finish(state, why string, at time.Time) {
@@ -225,6 +235,7 @@ func (js *jobs) ran(j *job, state, why string) {
 		why += "; "
 	}
 	j.finish(state, why+"its end could not be written to the state folder, and once the server is started again the job is interrupted: "+err.Error(), js.now().UTC())
+	j.leave()
 	js.tell(j)
 }
 
@@ -355,6 +366,9 @@ func (js *jobs) close(ctx context.Context, wait time.Duration) error {
 		for _, j := range slices.Clone(js.queue) {
 			err = errors.Join(err, js.halt(j))
 		}
+	}
+	for _, j := range js.queue { // they stay in the state folder
+		j.leave()
 	}
 	js.mu.Unlock()
 	return errors.Join(err, js.wait(ctx, wait), js.release())

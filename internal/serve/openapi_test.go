@@ -55,11 +55,11 @@ func TestOpenAPIAnswers(t *testing.T) {
 	doc := description(t)
 	openapi3filter.RegisterBodyDecoder("text/event-stream", openapi3filter.PlainBodyDecoder)
 	rt := devices(t, "cpu")
-	s, _, address := start(t, func(o *Options) { o.Runtime = rt })
+	s, _, address := start(t, func(o *Options) { o.Runtime, o.Proofs = rt, proofsOf(t, rt, o.Config) })
 	id := ""
 	check := func(method, pattern, body string, want int) []byte {
 		t.Helper()
-		path := strings.NewReplacer("{id}", id, "{device}", id).Replace(pattern)
+		path := strings.NewReplacer("{id}", id, "{device}", id, "{circuit}", id).Replace(pattern)
 		r, err := http.NewRequest(method, address+path, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			t.Fatalf("%s %s: status %d, %v: %s", method, path, resp.StatusCode, err, got)
 		}
 		r.Body = io.NopCloser(strings.NewReader(body))
-		if err := conforms(doc, pattern, map[string]string{"id": id, "device": id}, r, resp.StatusCode, resp.Header, got); err != nil {
+		if err := conforms(doc, pattern, map[string]string{"id": id, "device": id, "circuit": id}, r, resp.StatusCode, resp.Header, got); err != nil {
 			t.Errorf("%s %s: %v\n%s", method, path, err, got)
 		}
 		return got
@@ -120,6 +120,18 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("POST", "/v1/devices/{device}/undrain", "", 200)
 	check("POST", "/v1/devices/{device}/drain", "", 409)
 	check("POST", "/v1/devices/{device}/swap", `{"to":"none"}`, 404)
+	id = "sum"
+	check("GET", "/v1/circuits", "", 200)
+	check("GET", "/v1/circuits/{circuit}", "", 200)
+	check("GET", "/v1/circuits/{circuit}/key", "", 200)
+	check("POST", "/v1/circuits/{circuit}/verify", string(check("POST", "/v1/circuits/{circuit}/prove", fiveAndSeven, 200)), 400)
+	check("POST", "/v1/circuits/{circuit}/verify", `{"proof":"","public":{"Sum":12}}`, 200)
+	if err := json.Unmarshal(check("POST", "/v1/circuits/{circuit}/jobs", `{"witnesses":[{"Values":[5,7],"Sum":12},{"Values":[5,7],"Sum":1}]}`, 201), &j); err != nil {
+		t.Fatal(err)
+	}
+	id = j.ID
+	check("GET", "/v1/jobs/{id}/events", "", 200)
+	check("GET", "/v1/jobs/{id}/result", "", 200)
 	s.draining.Store(true)
 	check("GET", "/readyz", "", 503)
 	s.draining.Store(false)

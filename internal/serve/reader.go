@@ -277,6 +277,63 @@ func digits(src []byte, at int) (end int, any bool) {
 	return end, end > at
 }
 
+// raw reads a value of any kind and returns its text.
+func (r *reader) raw() ([]byte, error) {
+	r.peek()
+	start := r.at
+	err := r.pass()
+	return r.src[start:r.at], err
+}
+
+// pass reads a value of any kind, of which nothing is kept. Keys of objects are not compared.
+func (r *reader) pass() error {
+	switch c := r.peek(); c {
+	case '{', '[':
+		more, err := r.enter(c, c+2)
+		for more && err == nil {
+			if c == '{' {
+				if err = r.skipString(); err == nil {
+					err = r.take(':')
+				}
+			}
+			if err == nil {
+				err = r.pass()
+			}
+			if err == nil {
+				more, err = r.next(c + 2)
+			}
+		}
+		return err
+	case '"':
+		return r.skipString()
+	case 't', 'f', 'n':
+		_, err := r.word()
+		return err
+	}
+	_, err := r.number()
+	return err
+}
+
+// skipString reads a string, of which nothing is kept.
+func (r *reader) skipString() error {
+	if err := r.take('"'); err != nil {
+		return err
+	}
+	for ; r.at < len(r.src); r.at++ {
+		switch c := r.src[r.at]; {
+		case c == '"':
+			r.at++
+			return nil
+		case c == '\\':
+			r.at++
+		case c < ' ':
+			return r.errorf("a control character in a string")
+		}
+	}
+	r.at = len(r.src)
+	return r.errorf("a string does not end")
+}
+
 // word reads true, false or null.
 func (r *reader) word() (string, error) {
 	r.peek()

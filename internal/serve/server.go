@@ -6,8 +6,8 @@
 // Files: server.go (its life and routes), listen.go (addresses, certificates), guard.go,
 // origin.go, tokens.go and rate.go (who may ask for how much), body.go, reader.go and
 // tensor.go (bodies), v2.go and memory.go (models), grpc.go, grpcconn.go, grpcguard.go, grpcread.go,
-// grpcv2.go and grpctensor.go (models by gRPC), jobs.go, jobrun.go and jobstate.go (jobs), devices.go, events.go, local.go,
-// config.go and profile.go.
+// grpcv2.go and grpctensor.go (models by gRPC), jobs.go, jobrun.go and jobstate.go (jobs), proofs.go (proofs), devices.go,
+// events.go, local.go, config.go and profile.go.
 package serve
 
 import (
@@ -33,6 +33,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/internal/prove"
 )
 
 // Options are what a server serves.
@@ -43,8 +44,9 @@ type Options struct {
 	Runtime *weft.Runtime
 	// Open opens devices for a job that names some.
 	Open      func(ctx context.Context, devices string) (*weft.Runtime, error)
-	Metrics   http.Handler // at /metrics
-	Dashboard http.Handler // at / and below, where nothing else is
+	Proofs    *prove.Service // nil for none; Drain closes it
+	Metrics   http.Handler   // at /metrics
+	Dashboard http.Handler   // at / and below, where nothing else is
 	Version   string
 	Log       *slog.Logger
 }
@@ -71,6 +73,8 @@ type Server struct {
 	hub      *hub
 	jobs     *jobs
 	regions  regions
+	proofs   *prove.Service // nil for none
+	macKey   []byte         // of hashes of what is secret
 	// actionWait is actionWait, but in tests.
 	actionWait time.Duration
 
@@ -113,7 +117,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		config: c, limits: c.Limits, network: network, version: o.Version, service: o.Service, rt: o.Runtime, open: o.Open, log: o.Log,
-		clients: newClients(rate, c.Limits.Concurrent), hub: newHub(), dashboard: o.Dashboard, actionWait: actionWait,
+		clients: newClients(rate, c.Limits.Concurrent), hub: newHub(), dashboard: o.Dashboard, actionWait: actionWait, proofs: o.Proofs, macKey: newKey(),
 	}
 	if s.open == nil {
 		s.open = func(context.Context, string) (*weft.Runtime, error) { return nil, errNoOpen }
@@ -200,6 +204,7 @@ func (s *Server) routes() []route {
 		{get, "/v1/events", s.allEvents},
 	}
 	list = append(list, s.deviceRoutes()...)
+	list = append(list, s.proofRoutes()...)
 	for _, at := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
 		list = append(list,
 			route{get, at, s.modelMetadata},
@@ -358,6 +363,9 @@ func (s *Server) Drain(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	s.endRelay()
+	if s.proofs != nil {
+		errs = append(errs, s.proofs.Close(ctx))
+	}
 	if s.config.SharedMemory {
 		errs = append(errs, s.regions.unregister(""))
 	}

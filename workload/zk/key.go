@@ -107,6 +107,8 @@ type Keys struct {
 	Circuit   *cs.R1CS
 	Proving   *groth16.ProvingKey
 	Verifying *groth16.VerifyingKey
+	// ForTests says that one program made the keys, which could prove with them what is not so.
+	ForTests bool
 }
 
 // Setup makes keys for a circuit in this process. They are for tests only: whoever makes them
@@ -117,7 +119,7 @@ func Setup(circuit constraint.ConstraintSystem) (*Keys, error) {
 	if !ok || r1cs.Type != constraint.SystemR1CS {
 		return nil, fmt.Errorf("zk: the circuit is %T: compile it with r1cs.NewBuilder for BN254", circuit)
 	}
-	k := &Keys{r1cs, new(groth16.ProvingKey), new(groth16.VerifyingKey)}
+	k := &Keys{r1cs, new(groth16.ProvingKey), new(groth16.VerifyingKey), true}
 	if err := groth16.Setup(r1cs, k.Proving, k.Verifying); err != nil {
 		return nil, fmt.Errorf("zk: setup: %w", err)
 	}
@@ -212,7 +214,7 @@ func ReadKeys(dir string, proving bool) (*Keys, error) {
 			return nil, fmt.Errorf("zk: %s: %w: %w", filepath.Join(dir, setupFile), ErrKey, err)
 		}
 	}
-	k := &Keys{Circuit: new(cs.R1CS), Verifying: new(groth16.VerifyingKey)}
+	k := &Keys{Circuit: new(cs.R1CS), Verifying: new(groth16.VerifyingKey), ForTests: about.ForTestsOnly}
 	if err := about.read(dir, circuitFile, k.Circuit.ReadFrom); err != nil {
 		return nil, err
 	}

@@ -84,6 +84,20 @@ func WritePublic(circuit *cs.R1CS, w witness.Witness) ([]byte, error) {
 	return writeValues(circuit.Public[1:], w)
 }
 
+// PublicValues returns the public values of a witness of a circuit by the names of their variables.
+func PublicValues(circuit *cs.R1CS, w witness.Witness) (map[string]string, error) {
+	values, ok := w.Vector().(fr.Vector)
+	names := circuit.Public[1:]
+	if !ok || len(values) < len(names) {
+		return nil, fmt.Errorf("zk: %w: it is not one of the circuit", ErrWitness)
+	}
+	out := make(map[string]string, len(names))
+	for i, name := range names {
+		out[name] = values[i].Text(10)
+	}
+	return out, nil
+}
+
 // WriteWitness returns all values of a witness of a circuit as JSON, for [ReadWitness].
 func WriteWitness(circuit *cs.R1CS, w witness.Witness) ([]byte, error) {
 	return writeValues(slices.Concat(circuit.Public[1:], circuit.Secret), w)

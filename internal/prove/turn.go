@@ -1,0 +1,119 @@
+package prove
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// turn is a proof that waits.
+type turn struct {
+	deadline time.Time // zero for none
+	come     chan struct{}
+}
+
+// before reports whether a proof is made before another.
+func (t *turn) before(u *turn) bool {
+	if t.deadline.IsZero() || u.deadline.IsZero() {
+		return !t.deadline.IsZero() && u.deadline.IsZero()
+	}
+	return t.deadline.Before(u.deadline)
+}
+
+// enter counts a proof of a client in, if there is room: in the queue, of which one client has no more
+// than half.
+func (s *Service) enter(client string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := 0
+	for _, n := range s.of {
+		all += n
+	}
+	room := s.limits.Concurrent + s.limits.Queue
+	switch {
+	case s.closed:
+		return ErrClosed
+	case client == "":
+	case all >= room:
+		return fmt.Errorf("%w: %d are the most", ErrBusy, room)
+	case s.of[client] >= max(1, (room+1)/2):
+		return fmt.Errorf("%w: %d of them are yours, and no client may have more", ErrBusy, s.of[client])
+	}
+	if client != "" {
+		s.of[client]++
+	}
+	s.under.Add(1)
+	return nil
+}
+
+// leave counts a proof of a client out.
+func (s *Service) leave(client string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if client != "" {
+		if s.of[client]--; s.of[client] == 0 {
+			delete(s.of, client)
+		}
+	}
+	s.under.Done()
+}
+
+// turn waits until a proof may begin. If it returns no error, the caller calls next in the end.
+func (s *Service) turn(ctx context.Context, c *circuit) error {
+	s.mu.Lock()
+	if s.running < s.limits.Concurrent {
+		s.running++
+		c.stats.Running++
+		s.mu.Unlock()
+		return nil
+	}
+	t := &turn{come: make(chan struct{})}
+	t.deadline, _ = ctx.Deadline()
+	at := len(s.waiting)
+	for at > 0 && t.before(s.waiting[at-1]) {
+		at--
+	}
+	s.waiting = slices.Insert(s.waiting, at, t)
+	c.stats.Waiting++
+	s.mu.Unlock()
+	err := error(nil)
+	select {
+	case <-t.come:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-s.ctx.Done():
+		err = ErrClosed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.stats.Waiting--
+	if err == nil {
+		c.stats.Running++
+		return nil
+	}
+	if i := slices.Index(s.waiting, t); i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	} else { // its turn came meanwhile
+		s.pass()
+	}
+	return err
+}
+
+// next ends the turn of a proof.
+func (s *Service) next(c *circuit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.stats.Running--
+	s.pass()
+}
+
+// pass gives a turn to the next that waits, with the lock held.
+func (s *Service) pass() {
+	if len(s.waiting) == 0 {
+		s.running--
+		return
+	}
+	close(s.waiting[0].come)
+	s.waiting = slices.Delete(s.waiting, 0, 1)
+}
