@@ -28,9 +28,9 @@ import (
 // serving is a call of `weft serve`.
 type serving struct {
 	listen, grpc, models, circuits, state, config, profile, devices string
-	check                                                 bool
-	out                                                   io.Writer
-	log                                                   *slog.Logger
+	check                                                           bool
+	out                                                             io.Writer
+	log                                                             *slog.Logger
 }
 
 func newServe() *cobra.Command {

@@ -2,12 +2,9 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -119,105 +116,36 @@ func zkSetup(c *cobra.Command, dir, circuit, file string, constraints int, seed 
 
 func newZKProve() *cobra.Command {
 	var s settings
-	var in, out, public string
+	var in []string
+	var out, public string
 	c := &cobra.Command{
 		Use:   "prove DIR",
-		Short: "Prove a statement on all devices",
+		Short: "Prove statements on all devices",
 		Long: `Prove that a witness satisfies the circuit in a folder, on all devices. The
 witness is JSON: an object with the value of each variable by its name, as a
 number or a string, such as {"Sum": "12", "Values": [3, 4, 5]}. gnark verifies
-the proof before it is written; the public values are written beside it.`,
-		Example: `  weft zk prove keys --witness witness.json --out proof.bin`,
-		Args:    oneFolder,
+each proof before it is written; the public values are written beside it.
+
+With several files, or a file that has an array of witnesses or one on each
+line, all are proved, and the file for proofs has a line of JSON for each, in
+their order: {"witness": 0, "proof": "...", "public": {...}}, or with an error.
+The exit status is 1 if one was not proved.`,
+		Example: `  weft zk prove keys --witness witness.json --out proof.bin
+  weft zk prove keys --witness many.jsonl --out proofs.jsonl`,
+		Args: oneFolder,
 		RunE: func(c *cobra.Command, args []string) error {
-			if in == "" {
+			if len(in) == 0 {
 				return terminal.Usagef("--witness is missing: a file with the values of all variables")
 			}
-			return zkProve(c, &s, args[0], in, out, public)
+			return (&zkProof{c: c, dir: args[0], in: in, out: out, public: public}).prove(&s)
 		},
 	}
-	c.Flags().StringVar(&in, "witness", "", "values of all variables, secret ones too, in a JSON `file`")
-	c.Flags().StringVar(&out, "out", "proof.bin", "`file` for the proof")
-	c.Flags().StringVar(&public, "public", "public.json", "`file` for the public values")
+	c.Flags().StringArrayVar(&in, "witness", nil, "values of all variables, secret ones too, in a JSON `file`;\nmay be repeated")
+	c.Flags().StringVar(&out, "out", "", "`file` for the proof (proof.bin; proofs.jsonl for many)")
+	c.Flags().StringVar(&public, "public", "public.json", "`file` for the public values of one proof")
 	s.bind(c.PersistentFlags())
 	s.complete(c)
 	return c
-}
-
-func zkProve(c *cobra.Command, s *settings, dir, in, out, public string) error {
-	options, err := s.options()
-	if err != nil {
-		return err
-	}
-	keys, err := zk.ReadKeys(dir, true)
-	if err != nil {
-		return terminal.Usage(err)
-	}
-	text, err := safefile.ReadInput(in, maxWitness)
-	if err != nil {
-		return terminal.Usage(terminal.FileError(in, err))
-	}
-	w, err := zk.ReadWitness(keys.Circuit, text)
-	clear(text)
-	if err != nil {
-		return terminal.Usage(fmt.Errorf("%s: %w", in, err))
-	}
-	defer zk.Forget(w)
-	values, err := zk.WritePublic(keys.Circuit, w)
-	if err != nil {
-		return err
-	}
-	proofTo, err := terminal.OpenOutput(c, out)
-	if err != nil {
-		return terminal.Usage(err)
-	}
-	defer proofTo.Close()
-	publicTo, err := terminal.OpenOutput(c, public)
-	if err != nil {
-		return terminal.Usage(err)
-	}
-	defer publicTo.Close()
-	rt, err := open(c.Context(), options, c.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	defer rt.Close()
-	prover, err := zk.NewProver(rt, keys.Circuit, keys.Proving)
-	if err != nil {
-		return err
-	}
-	defer prover.Release()
-	begun := time.Now()
-	proof, err := prover.Prove(c.Context(), w)
-	if errors.Is(err, zk.ErrWitness) {
-		return terminal.Usage(fmt.Errorf("%s: %w", in, err))
-	} else if err != nil {
-		return err
-	}
-	took := time.Since(begun)
-	shown, err := w.Public()
-	if err != nil {
-		return err
-	}
-	if err := zk.Verify(keys.Verifying, proof, shown); err != nil {
-		return err
-	}
-	if err := proofTo.Replace(func(w io.Writer) error {
-		_, err := proof.WriteTo(w)
-		return err
-	}); err != nil {
-		return err
-	}
-	if err := publicTo.Replace(func(w io.Writer) error {
-		_, err := w.Write(values)
-		return err
-	}); err != nil {
-		return err
-	}
-	return terminal.Print(c, false, nil, func(b *bytes.Buffer) error {
-		fmt.Fprintf(b, "Proved %d constraints in %s; gnark accepts the proof.\nThe proof is in %s, the public values are in %s.\n", keys.Circuit.GetNbConstraints(), terminal.Short(took), out, public)
-		return nil
-	})
 }
 
 func newZKVerify() *cobra.Command {
@@ -226,13 +154,21 @@ func newZKVerify() *cobra.Command {
 		Use:   "verify DIR",
 		Short: "Have gnark verify a proof",
 		Long: `Have gnark verify a proof of the circuit in a folder for public values. The exit
-status is 1 if it does not prove them.`,
+status is 1 if it does not prove them. A file of many proofs, as weft zk prove
+writes it, has the public values of each.`,
 		Example: `  weft zk verify keys --proof proof.bin --public public.json`,
 		Args:    oneFolder,
 		RunE: func(c *cobra.Command, args []string) error {
 			keys, err := zk.ReadKeys(args[0], false)
 			if err != nil {
 				return terminal.Usage(err)
+			}
+			encoded, err := safefile.ReadInput(proof, maxWitness)
+			if err != nil {
+				return terminal.Usage(terminal.FileError(proof, err))
+			}
+			if bytes.HasPrefix(encoded, []byte("{")) { // which no proof begins with
+				return verifyLines(c, keys, proof, encoded)
 			}
 			text, err := safefile.ReadInput(public, maxWitness)
 			if err != nil {
@@ -241,10 +177,6 @@ status is 1 if it does not prove them.`,
 			values, err := zk.ReadPublic(keys.Circuit, text)
 			if err != nil {
 				return terminal.Usage(fmt.Errorf("%s: %w", public, err))
-			}
-			encoded, err := safefile.ReadInput(proof, maxWitness)
-			if err != nil {
-				return terminal.Usage(terminal.FileError(proof, err))
 			}
 			p, err := zk.ReadProof(bytes.NewReader(encoded))
 			if err == nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,29 @@ func TestZK(t *testing.T) {
 	fails(exitUsage, "it does not satisfy the circuit: constraint ", prove(keys, put("bad.json", `{"Values": [5, 8], "Sum": 12}`))...)
 	fails(exitUsage, "Values_0 is not below the order of the group", prove(keys, put("bad.json", `{"Values": ["21888242871839275222246405745257275088548364400416034343698204186575808495617", 0], "Sum": 0}`))...)
 	fails(exitUsage, "no value for Values_1", prove(keys, put("bad.json", `{"Values": [1], "Sum": 1}`))...)
+	// Many at once.
+	all := in("proofs.jsonl")
+	many := func(witness ...string) []string {
+		return strings.Fields("zk prove " + keys + " --devices cpu/2 --calibrate off --cache-dir off --out " + all + " --witness " + strings.Join(witness, " --witness "))
+	}
+	lines, list := put("lines.jsonl", "{\"Values\": [5, 7], \"Sum\": 12}\n{\"Values\": [1, 2], \"Sum\": 3}\n"), put("list.json", `[{"Values": [4, 4], "Sum": 8}]`)
+	for n, witness := range map[int][]string{2: {lines}, 3: {lines, list}, 4: {list, in("mine.json"), lines}} {
+		if text := works(t, many(witness...)...); !strings.Contains(text, fmt.Sprintf("Proved %d witnesses of 131 constraints in ", n)) {
+			t.Error(text)
+		}
+		if text := works(t, "zk", "verify", keys, "--proof", all); text != fmt.Sprintf("gnark accepts all %d proofs.\n", n) {
+			t.Error(text)
+		}
+	}
+	fails(exitFailure, "1 of 2 witnesses were not proved; witness 1: zk: bad witness: it does not satisfy", many(put("bad.json", `[{"Values": [5, 7], "Sum": 12}, {"Values": [5, 7], "Sum": 13}]`))...)
+	if text, err := os.ReadFile(all); err != nil || strings.Count(string(text), "\n") != 2 || !strings.HasPrefix(string(text), `{"witness":0,"proof":"`) || !strings.Contains(string(text), `{"witness":1,"error":"`) {
+		t.Errorf("%s %v", text, err)
+	}
+	fails(exitFailure, "line 2: there is no proof: zk: bad witness", "zk", "verify", keys, "--proof", all)
+	fails(exitUsage, "witness 1: it has no value for Sum", many(put("bad.json", `[{"Values": [5, 7], "Sum": 12}, {}]`))...)
+	fails(exitUsage, "no JSON", many(put("bad.json", `[{"Values": [5, 7], "Sum": 12} {}]`))...)
+	fails(exitUsage, "has no witness", many(put("bad.json", `[]`))...)
+	fails(exitUsage, "--public is for one proof", append(many(lines), "--public", public)...)
 	fails(exitUsage, "there already", "zk", "setup", keys)
 	fails(exitUsage, "--r1cs goes with", "zk", "setup", in("x"), "--r1cs", proof, "--circuit", "range")
 	fails(exitUsage, "no circuit \"md5\"", "zk", "setup", in("x"), "--circuit", "md5")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
+	cs "github.com/consensys/gnark/constraint/bn254"
 
 	"github.com/weft-run/weft/internal/workloadtest"
 )
@@ -197,7 +198,7 @@ func TestWitness(t *testing.T) {
 		`{"Root": "\u0031"}`:                   "Root must be a whole number from 0 on",
 		`{"Root": [1]}`:                        "a value for Root_0",
 		`{"Root": {"x": 1}}`:                   "a value for Root_x",
-		`{"Root": 1} 2`:                        "more than one",
+		string(text) + " 2":                    "more than one",
 		`{"Root": 1}`:                          "no value for Leaves_0",
 		`{"Root": -1}`:                         "Root must be a whole number from 0 on",
 		`{"Root": 1.5}`:                        "Root must be a whole number from 0 on",
@@ -267,4 +268,35 @@ func FuzzWitness(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Witnesses are read from an array and from lines, and what is wrong is said with its place.
+func TestWitnesses(t *testing.T) {
+	compiled, _, err := Shipped(Range, 130, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	circuit := compiled.(*cs.R1CS)
+	const a, b = `{"Values": [1, 2], "Sum": 3}`, `{"Values": [4, 5], "Sum": 9}`
+	for text, n := range map[string]int{"": 0, "[]": 0, a: 1, "[" + a + "]": 1, a + "\n" + b: 2, " [ " + a + " , " + b + " ] ": 2} {
+		all, err := ReadWitnesses(circuit, []byte(text))
+		if err != nil || len(all) != n {
+			t.Errorf("%s: %d, %v", text, len(all), err)
+			continue
+		}
+		for i, w := range all {
+			if sum := w.Vector().(fr.Vector)[0]; sum.Text(10) != []string{"3", "9"}[i] {
+				t.Errorf("%s: the sum of witness %d is %v", text, i, &sum)
+			}
+		}
+	}
+	for text, says := range map[string]string{
+		"[" + a + b + "]": "witness 1: it is no JSON from byte 29 on", "[" + a: "witness 1: it is no JSON", "[" + a + ",]": "witness 1: it must be a JSON object",
+		"[" + a + "] 1": "it is no JSON", a + " 5": "witness 1: it must be a JSON object", a + `{"Sum": 1}`: "witness 1: it has no value for Values_0",
+		a + `{"Values": [1, 2], "Sum": 1, "Sum": 1}`: "witness 1: Sum has two values", "[[" + a + "]]": "witness 0: it must",
+	} {
+		if all, err := ReadWitnesses(circuit, []byte(text)); !errors.Is(err, ErrWitness) || all != nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", text, err, says)
+		}
+	}
 }

@@ -13,6 +13,9 @@ import (
 	cs "github.com/consensys/gnark/constraint/bn254"
 )
 
+// Witness is a witness of gnark.
+type Witness = witness.Witness
+
 // ReadWitness reads a witness of a circuit from JSON: an object with the values of all its
 // variables by their names. A value is a whole number from 0 on, below the order of the group,
 // as a number or as a string, there also in hexadecimal with 0x. Those of an array are in an
@@ -28,18 +31,57 @@ func ReadPublic(circuit *cs.R1CS, text []byte) (witness.Witness, error) {
 	return readValues(circuit.Public[1:], nil, text)
 }
 
-func readValues(public, secret []string, text []byte) (witness.Witness, error) {
-	names := slices.Concat(public, secret)
-	in := &witnessReader{text: text, at: make(map[string]int, len(names)), values: make([]fr.Element, len(names)), seen: make([]bool, len(names)), names: names}
+// ReadWitnesses reads witnesses of a circuit as [ReadWitness] reads one, from an array of JSON or from
+// objects that follow one another, as on lines.
+func ReadWitnesses(circuit *cs.R1CS, text []byte) (all []witness.Witness, err error) {
+	in := newReader(circuit.Public[1:], circuit.Secret, text)
 	defer clear(in.values)
-	for i, name := range names {
-		in.at[name] = i
+	defer func() {
+		if err != nil {
+			for _, w := range all {
+				Forget(w)
+			}
+			all, err = nil, fmt.Errorf("zk: %w: witness %d: %w", ErrWitness, len(all), err)
+		}
+	}()
+	array := in.peek() == '['
+	if array {
+		in.next++
 	}
+	for {
+		switch c := in.peek(); {
+		case array && c == ']' || !array && in.next == len(text):
+			if array {
+				in.next++
+			}
+			if in.peek(); in.next < len(text) {
+				return all, in.bad()
+			}
+			return all, nil
+		case array && len(all) > 0 && c != ',':
+			return all, in.bad()
+		case array && len(all) > 0:
+			in.next++
+		}
+		if in.peek() != '{' {
+			return all, errNoObject
+		}
+		if err := in.object(); err != nil {
+			return all, err
+		}
+		w, err := witnessOf(in.values, len(circuit.Public)-1)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, w)
+	}
+}
+
+func readValues(public, secret []string, text []byte) (witness.Witness, error) {
+	in := newReader(public, secret, text)
+	defer clear(in.values)
 	if err := in.read(); err != nil {
 		return nil, fmt.Errorf("zk: %w: %w", ErrWitness, err)
-	}
-	if i := slices.Index(in.seen, false); i >= 0 {
-		return nil, fmt.Errorf("zk: %w: it has no value for %s", ErrWitness, names[i])
 	}
 	return witnessOf(in.values, len(public))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -23,6 +24,16 @@ type witnessReader struct {
 	seen   []bool
 	name   []byte // of the value that is read
 	depth  int
+}
+
+// newReader returns a reader of the values of variables.
+func newReader(public, secret []string, text []byte) *witnessReader {
+	names := slices.Concat(public, secret)
+	r := &witnessReader{text: text, at: make(map[string]int, len(names)), values: make([]fr.Element, len(names)), seen: make([]bool, len(names)), names: names}
+	for i, name := range names {
+		r.at[name] = i
+	}
+	return r
 }
 
 // maxNesting is the most objects and arrays that a value is in.
@@ -43,11 +54,23 @@ func (r *witnessReader) read() error {
 	default:
 		return errNoObject
 	}
-	if err := r.value(); err != nil {
+	if err := r.object(); err != nil {
 		return err
 	}
 	if r.peek(); r.next < len(r.text) {
 		return errors.New("there is more than one JSON object")
+	}
+	return nil
+}
+
+// object reads an object with the values of all variables.
+func (r *witnessReader) object() error {
+	clear(r.seen)
+	if err := r.value(); err != nil {
+		return err
+	}
+	if i := slices.Index(r.seen, false); i >= 0 {
+		return fmt.Errorf("it has no value for %s", r.names[i])
 	}
 	return nil
 }
