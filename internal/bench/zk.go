@@ -276,23 +276,27 @@ const rateItems = 1 << 18
 
 // rates measures multiplications a second.
 func (r *zkRun) rates() error {
-	rounds, cores := uint32(1<<11), false
+	most, cores := uint32(1<<15), false // long enough that a GPU's clock rises
 	for _, d := range r.rt.Devices() {
 		if d.HostMemory {
-			rounds, cores = 16, true
+			most, cores = 128, true
 		}
 	}
 	in := msm.DrawScalars(1, rateItems)
 	for _, k := range []struct {
 		name, entry, what string
 		per               float64 // multiplications of an item in a round
+		rounds            uint32
 		of                func(*weft.Call, rateParams, int, int)
-	}{{wordsKernel, "rate_words", "multiply-adds of words", 8, words}, {productsKernel, "rate_products", "products of scalars", 2, scalars}} {
+	}{
+		{wordsKernel, "rate_words", "multiply-adds of words", 8, most, words},
+		{productsKernel, "rate_products", "products of scalars", 2, most / 16, scalars},
+	} {
 		out := make([]fr.Element, rateItems)
 		var b graph.Builder
 		from := b.Data(graph.Data{Name: "in", Bytes: fr.Bytes * rateItems, Input: true})
 		to := b.Data(graph.Data{Name: "out", Bytes: fr.Bytes * rateItems, Output: true})
-		p := rateParams{rounds}
+		p := rateParams{k.rounds}
 		b.Add(graph.Task{
 			Name: k.what, Steps: []graph.Step{graph.Step{Kernel: rateKernel(k.name, k.entry), Launch: graph.Grid(rateItems)}.With(p)},
 			Uses: []graph.Use{{Data: from, Access: graph.Read}, {Data: to, Access: graph.Write}},
@@ -318,7 +322,7 @@ func (r *zkRun) rates() error {
 		if !slices.Equal(weft.View[fr.Element](want), out[:some]) {
 			return fmt.Errorf("%s: wrong products", k.what)
 		}
-		rate := k.per * rateItems * float64(rounds) / best(took)
+		rate := k.per * rateItems * float64(k.rounds) / best(took)
 		switch {
 		case k.name == wordsKernel && !cores:
 			r.adds = rate
