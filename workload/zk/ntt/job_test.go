@@ -110,13 +110,12 @@ func TestJobOnDevices(t *testing.T) {
 	}
 }
 
-// A transform whose passes are three, but for -short, on one device and on two.
+// Transforms whose passes are three, but for -short, on one device and on two.
 func TestLarge(t *testing.T) {
-	log := 20
-	if testing.Short() {
-		log = 14
-	}
-	for _, devices := range []int{1, 2} {
+	for devices, log := range map[int]int{1: 20, 2: 22} {
+		if testing.Short() {
+			log = 14
+		}
 		rt := workloadtest.Open(t, devices, ntt.Funcs())
 		j := workloadtest.New[*ntt.Job](t)(ntt.New(ntt.Config{Log: log, Seed: 3}))
 		workloadtest.Run(t, rt, j)
