@@ -102,6 +102,8 @@ for n in $small; do
 	note "groth16 of about $n from the solved circuit, ms" "$(get "$j" "f('groth16, from', 'seconds')")"
 	note "  kernels, ms" "$(get "$j" "f('groth16, from', 'kernel_seconds')")"
 	note "  gnark, ms" "$(get "$j" "f('groth16, from', 'gnark_seconds')")"
+	bench 30 "$j" --devices "$device" --only groth16 --constraints "$n" --repeat 5 --streams 4
+	note "  with four kernels in flight, ms" "$(get "$j" "f('groth16, from', 'seconds')")"
 done
 for n in 12 14 16 18 20; do
 	[[ -n ${SMALL:-} ]] && continue
