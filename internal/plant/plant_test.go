@@ -50,7 +50,7 @@ func entries(t *testing.T) map[string][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"elastic", "phase", "ntt"} {
+	for _, name := range []string{"elastic", "phase", "ntt", "msm"} {
 		more, err := filepath.Glob("../../workload/" + (&planted{kernel: name}).folder() + "/*.[sp][pt][vx]")
 		if err != nil {
 			t.Fatal(err)
