@@ -3,12 +3,17 @@
 package fold
 
 import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cuda"
+	"github.com/weft-run/weft/workload"
 )
 
 // These tests need an NVIDIA GPU.
@@ -68,28 +73,67 @@ func TestCUDAStatistics(t *testing.T) {
 	}
 }
 
-// BenchmarkCUDA advances many replicas of crambin with one and with two of them to a block.
+var (
+	ptxFile = flag.String("ptx", "", "PTX `file` that BenchmarkCUDA takes -entries from, in place of that in the binary")
+	entries = flag.String("entries", "", "kernels for BenchmarkCUDA, by commas: name:threads of a block:replicas of a block")
+)
+
+// tried are the kernels of the flags, or those for short chains.
+func tried(b *testing.B) []graph.Impl {
+	b.Helper()
+	if *entries == "" {
+		return []graph.Impl{twoKernel.Impls[1], oneKernel.Impls[1]}
+	}
+	source := ptx
+	if *ptxFile != "" {
+		var err error
+		if source, err = os.ReadFile(*ptxFile); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var out []graph.Impl
+	for entry := range strings.SplitSeq(*entries, ",") {
+		var threads, replicas uint32
+		name, sizes, _ := strings.Cut(entry, ":")
+		if _, err := fmt.Sscanf(sizes, "%d:%d", &threads, &replicas); err != nil {
+			b.Fatalf("-entries %s: %v", entry, err)
+		}
+		out = append(out, workload.PTX(source, name, threads, 1, replicas))
+	}
+	return out
+}
+
+// BenchmarkCUDA advances replicas of crambin by each of some kernels, and checks what they make.
 func BenchmarkCUDA(b *testing.B) {
-	two := twoKernel.Impls[1]
+	impls, two := tried(b), twoKernel.Impls[1]
 	defer func() { twoKernel.Impls[1] = two }()
-	for _, impl := range []graph.Impl{two, oneKernel.Impls[1]} {
+	for _, impl := range impls {
 		twoKernel.Impls[1] = impl
-		b.Run(impl.Entry, func(b *testing.B) {
-			rt, err := weft.Open(b.Context(), weft.Options{
-				Drivers: []driver.Driver{cuda.New(cuda.Options{Devices: []int{0}, Exact: true})}, NoCalibrate: true, CacheDir: "off", Funcs: Funcs(),
-			})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer rt.Close()
-			for range b.N {
-				r, err := New(Config{Steps: 100_000, Every: 10_000, Replicas: 1024, Seed: 1})
-				if err != nil {
-					b.Fatal(err)
-				}
-				do(b, rt, r)
-				b.ReportMetric(r.Rate(), "steps/s")
-			}
-		})
+		for _, c := range []Config{{Replicas: 64, Steps: 100_000, Every: 10_000}, {Replicas: 1024, Steps: 100_000, Every: 10_000}, {Replicas: 1024, Steps: 50_000, Every: 1000}} {
+			b.Run(fmt.Sprintf("%s/replicas=%d/frame=%d", impl.Entry, c.Replicas, c.Every), func(b *testing.B) { benchmarkCUDA(b, c) })
+		}
+	}
+}
+
+func benchmarkCUDA(b *testing.B, c Config) {
+	rt, err := weft.Open(b.Context(), weft.Options{
+		Drivers: []driver.Driver{cuda.New(cuda.Options{Devices: []int{0}, Exact: true})}, NoCalibrate: true, CacheDir: "off", Funcs: Funcs(),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rt.Close()
+	for range b.N {
+		c.Seed = 1
+		r, err := New(c)
+		if err != nil {
+			b.Fatal(err)
+		}
+		do(b, rt, r)
+		if err := r.Check(); err != nil {
+			b.Error(err)
+		}
+		b.ReportMetric(r.Rate()/1e6, "Msteps/s")
+		b.ReportMetric(0, "ns/op")
 	}
 }
