@@ -30,9 +30,9 @@ rows=$scratch/rows
 
 parts=${PARTS:-right folds melts fast}
 if [[ -n ${SMALL:-} ]]; then
-	many=64 folding=5000 walking=8000 medium=3000 melting=64000 cuda64=4000 cuda1024=8000 cpu64=4000 cpu1024=2000 frame=1000 times=1
+	many=64 folding=5000 walking=8000 medium=3000 melting=6400 sample=100 cuda64=4000 cuda1024=8000 cpu64=4000 cpu1024=2000 frame=1000 times=1
 else
-	many=1024 folding=2000000 walking=600000 medium=300000 melting=2000000 cuda64=600000 cuda1024=400000 cpu64=200000 cpu1024=20000 frame=5000 times=3
+	many=1024 folding=2000000 walking=600000 medium=300000 melting=2000000 sample=1000 cuda64=600000 cuda1024=400000 cpu64=200000 cpu1024=20000 frame=5000 times=3
 fi
 
 # get prints what an expression comes to for the JSON in a file, nothing if it fails.
@@ -129,7 +129,7 @@ melts() {
 	echo "== melts"
 	local j=$scratch/melt
 	for seed in 1 2; do
-		fold 20 "$j.$seed" --devices "$device" --replicas 64 --temperature 0.8-1.2 --steps $melting --frame 1000 --seed $seed --check=false
+		fold 20 "$j.$seed" --devices "$device" --replicas 64 --temperature 0.8-1.2 --steps $melting --frame $sample --seed $seed --check=false
 		note "1CRN melts at, seed $seed" "$(get "$j.$seed" "'%.4f ± %.4f' % (d['heat_capacity']['melting'], d['heat_capacity']['error'])")"
 	done
 	local a b
@@ -137,7 +137,7 @@ melts() {
 	b=$(get "$j.2" "'%.6f %.6f' % (d['heat_capacity']['melting'], d['heat_capacity']['error'])")
 	row "  apart, in standard errors" "≤ 2" "$(awk -v a="$a" -v b="$b" 'BEGIN { split(a, x, " "); split(b, y, " "); e = sqrt(x[2]^2 + y[2]^2); if (e > 0) { d = x[1] - y[1]; printf "%.2f", (d < 0 ? -d : d) / e } }')" "<= 2"
 	for ladder in geometric tuned; do
-		fold 20 "$j" --devices "$device" --replicas 16 --temperature 0.6-1.2 --ladder $ladder --steps $melting --frame 1000 --check=false
+		fold 20 "$j" --devices "$device" --replicas 16 --temperature 0.6-1.2 --ladder $ladder --steps $melting --frame $sample --check=false
 		note "acceptance by neighbours, 16 rungs, $ladder" "$(get "$j" "'%.2f to %.2f' % (min(d['acceptance_by_pair']), max(d['acceptance_by_pair']))")"
 	done
 }
