@@ -14,10 +14,11 @@ import (
 // The kernel for GPUs, compiled for the host by clang-19, which compiles it for them as well.
 
 // hosted compiles fold.cu for the host.
-func hosted(t *testing.T) string {
+func hosted(t *testing.T, flags ...string) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "host")
-	if out, err := exec.Command("clang-19", "-x", "c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "testdata/host.cpp", "-lstdc++", "-lm", "-o", bin).CombinedOutput(); err != nil {
+	args := append(flags, "-x", "c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "testdata/host.cpp", "-lstdc++", "-lm", "-o", bin)
+	if out, err := exec.Command("clang-19", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return bin
@@ -53,12 +54,14 @@ func onHost(t *testing.T, bin string, r *Run) (before, after [][lanes]float64, s
 	return r.state, after, seen
 }
 
-// The kernel for GPUs goes where the reference goes.
+// The kernel for GPUs goes where the reference goes, with chunks of four beads and of eight.
 func TestDeviceKernel(t *testing.T) {
-	bin := hosted(t)
-	testSteps(t, func(t *testing.T, r *Run) (before, after [][lanes]float64, seen [][seenCount][lanes]float64) {
-		return onHost(t, bin, r)
-	})
+	for _, flags := range [][]string{nil, {"-DFOURS=50"}} {
+		bin := hosted(t, flags...)
+		testSteps(t, func(t *testing.T, r *Run) (before, after [][lanes]float64, seen [][seenCount][lanes]float64) {
+			return onHost(t, bin, r)
+		})
+	}
 }
 
 // Steps in parts are the same as in one, although each part begins with a new list of pairs: the chain

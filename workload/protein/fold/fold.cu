@@ -46,10 +46,20 @@ INLINE u64 word(double x) { return __builtin_bit_cast(u64, x); }
 // of.
 #ifdef __CUDA__
 INLINE double guess(double a) { return __nvvm_rcp_approx_ftz_d(a); }
-INLINE double guessRoot(double a) { return __nvvm_rsqrt_approx_d(a); }
+INLINE double guessRoot(double a) {
+	double y;
+	asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(a));
+	return y;
+}
 INLINE double root(double a) { return __nvvm_sqrt_rn_d(a); }
+INLINE u32 upper(u32 a, u32 b) {
+	u32 y;
+	asm("mul.hi.u32 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+	return y;
+}
 #else
 INLINE double root(double a) { return __builtin_sqrt(a); }
+INLINE u32 upper(u32 a, u32 b) { return (u64)a * b >> 32; }
 INLINE double guess(double a) { return real(word(1 / a) >> 32 << 32); }
 INLINE double guessRoot(double a) { return real(word(1 / root(a)) >> 32 << 32); }
 #endif
@@ -115,9 +125,9 @@ INLINE double unit(u32 w) { return (real(w | 0x4330000000000000) - 0x1p52 + 0.5)
 INLINE Vector normal(u32 seed, u32 bead, u32 replica, u64 step) {
 	u32 w0 = bead, w1 = replica, w2 = (u32)step, w3 = (u32)(step >> 32), k0 = seed, k1 = 1;
 	for (u32 r = 0; r < 10; r++) {
-		u64 p = (u64)0xD2511F53 * w0, q = (u64)0xCD9E8D57 * w2;
-		w0 = (u32)(q >> 32) ^ w1 ^ k0, w1 = (u32)q;
-		w2 = (u32)(p >> 32) ^ w3 ^ k1, w3 = (u32)p;
+		u32 p = upper(0xD2511F53, w0) ^ w3 ^ k1, q = upper(0xCD9E8D57, w2) ^ w1 ^ k0;
+		w1 = 0xCD9E8D57 * w2, w3 = 0xD2511F53 * w0;
+		w0 = q, w2 = p;
 		k0 += 0x9E3779B9, k1 += 0xBB67AE85;
 	}
 	double a = -2 * logarithm(unit(w0)), b = -2 * logarithm(unit(w2));
@@ -131,13 +141,15 @@ struct Chain {
 	u32 n, bonds, angles, dihedrals, contacts, degree;
 	const int *first, *chain, *with; // with: contact k of bead i, either way, at k*n + i
 	const double *native, *xyz, *size2;
+	const int *rows, *upper; // bead i has contacts rows[i] to rows[i+1] with beads behind it
+	const double *upper2; // squares of their native distances
 };
 
 INLINE Chain chainOf(const int *ints, const double *reals, const Params &p) {
 	u32 terms = p.bonds + p.angles + p.dihedrals, natives = terms + p.dihedrals;
-	const int *chain = ints + terms + p.beads + 1 + p.contacts;
-	const double *xyz = reals + natives + p.contacts;
-	return {p.beads, p.bonds, p.angles, p.dihedrals, p.contacts, p.degree, ints, chain, chain + p.beads, reals, xyz, xyz + 3 * p.beads};
+	const int *rows = ints + terms, *upper = rows + p.beads + 1, *chain = upper + p.contacts;
+	const double *upper2 = reals + natives, *xyz = upper2 + p.contacts;
+	return {p.beads, p.bonds, p.angles, p.dihedrals, p.contacts, p.degree, ints, chain, chain + p.beads, reals, xyz, xyz + 3 * p.beads, rows, upper, upper2};
 }
 
 // Terms are those that begin at a bead, as its bond, angle and dihedral have their native values.
@@ -240,25 +252,6 @@ INLINE bool near(double r2) { return (u32)(word(r2) >> 32) < 0x40620000; }
 
 enum : u64 { Repels = 12 * (1ull << 24) }; // 12 * 4^12
 
-// repelled is the sum of d/r^14 over four beads, those that repel by bits.
-INLINE Vector repelled(Vector f, Vector xi, const Vector *x, u32 which) {
-	Vector d[4];
-	double r2[4];
-	bool on[4];
-	for (u32 k = 0; k < 4; k++) {
-		d[k] = xi - x[k];
-		r2[k] = dot(d[k], d[k]);
-		on[k] = (which >> k & 1) && near(r2[k]);
-	}
-	if (!(on[0] || on[1] || on[2] || on[3]))
-		return f;
-	for (u32 k = 0; k < 4; k++) {
-		double o = over(r2[k]), o3 = o * o * o, o7 = o3 * o3 * o;
-		f = f + (on[k] ? o7 : 0) * d[k];
-	}
-	return f;
-}
-
 // apart says whether beads i and j, by the model, repel each other.
 INLINE bool apart(const Chain &c, u32 i, u32 j) {
 	if (c.chain[i] == c.chain[j] && j + Span > i && i + Span > j)
@@ -275,9 +268,8 @@ struct Motion {
 	u32 seed, replica;
 };
 
-// drift moves a bead by a step and returns its new position.
-INLINE Vector drift(const Motion &m, Vector x, Vector &v, Vector f, u32 i, u64 step) {
-	Vector g = normal(m.seed, i, m.replica, step);
+// drift moves a bead by a step and returns its new position; g are random numbers.
+INLINE Vector drift(const Motion &m, Vector x, Vector &v, Vector f, Vector g) {
 	v = v + m.half * f;
 	x = x + m.half * v;
 	v = m.c1 * v + m.noise * g;
@@ -412,36 +404,157 @@ INLINE void store(const Replica &r, u32 i, Vector x, Vector v) {
 	b[0] = v.x, b[Lanes] = v.y, b[2 * Lanes] = v.z;
 }
 
-// Short chains, of 64 beads or fewer: positions are in shared memory, what else a bead has is in
-// registers, and all pairs are looked at.
-struct Bead {
-	Terms terms;
-	u64 repels; // bits by bead
-	Vector x, v, f;
+// Short chains, of 64 beads or fewer, are in shared memory. Several threads work at a bead, each in a
+// role: the first has its terms and moves it, the second the noise, and one of them the contacts; those
+// of the last roles share the pairs that repel each other.
+//
+// Those pairs are listed within 13.5 angstrom, as chunks of four beads, or of eight where there are too
+// many, that are near the same bead. The list is made anew once a bead has moved 0.75 angstrom: half of
+// the margin to the cutoff, 12. A sum depends on which beads are listed beside each other in its last
+// places, and so do trajectories on where launches begin.
+template <u32 Beads> struct Links { // what replicas of a chain have in common
+	enum : u32 { Most = 3 * Beads }; // contacts
+	Terms terms[Beads];
+	double size2[Most];
+	unsigned short ends[2][Most]; // of each contact
+	unsigned short begin[Beads + 1], entries[2 * Most]; // by bead: twice a contact's number, and one more at its second bead
 };
 
-INLINE Bead beadOf(const Chain &c, const Replica &r, u32 i) {
-	Bead b;
-	b.terms = termsOf(c, i);
-	b.repels = 0;
-	for (u32 j = 0; j < c.n; j++)
-		b.repels |= (u64)apart(c, i, j) << j;
-	load(r, i, b.x, b.v);
-	return b;
+#ifndef FOURS
+#define FOURS (u32) s.Most // chunks of four beads, at most; a test has fewer
+#endif
+
+// Scene is what the threads of a replica tell each other.
+template <u32 Beads> struct Scene {
+	enum : u32 { Most = Beads * ((Beads + 7) / 8) }; // chunks
+	Vector x[Beads + 1]; // the one beyond the last is far from all
+	Vector tail[3][Beads], pull[Beads], noise[Beads], listed[Beads];
+	Vector pulled[3 * Beads], sums[Most]; // of contacts and of chunks
+	u32 near[2 * Most]; // the beads of chunks, four to a word
+	unsigned short counts[Beads], begin[Beads + 1]; // of each bead: how many are near, and its chunks
+	unsigned char owner[Most]; // of each chunk
+	u32 words; // of a chunk
+};
+
+// linkBead sets what bead i has, and contacts with beads behind it.
+template <u32 Beads> INLINE void linkBead(const Chain &c, Links<Beads> &l, u32 i) {
+	l.terms[i] = termsOf(c, i);
+	u32 at = c.rows[i];
+	for (u32 k = 0; k < c.contacts; k++)
+		at += (u32)c.upper[k] < i;
+	l.begin[i] = at;
+	for (u32 k = 0; k < c.contacts; k++)
+		if ((u32)c.upper[k] == i)
+			l.entries[at++] = 2 * k + 1;
+	for (u32 k = c.rows[i]; k < (u32)c.rows[i + 1]; k++) {
+		l.entries[at++] = 2 * k;
+		l.ends[0][k] = i, l.ends[1][k] = c.upper[k], l.size2[k] = c.upper2[k];
+	}
+	l.begin[i + 1] = at; // as the next bead has it
 }
 
-// force computes the forces on bead i, but for those of terms that begin before it.
-INLINE void force(const Chain &c, Bead &b, const Vector *x, Vector *const tail[3], u32 i) {
-	Pulls p = pull(b.terms, x + i);
-	for (u32 k = 0; k < 3; k++)
-		tail[k][i] = p.on[k + 1];
-	Vector f = {0, 0, 0};
-	const Vector *at = x;
+// repelsOf are bits by bead of those that repel bead i.
+INLINE u64 repelsOf(const Chain &c, u32 i) {
+	u64 bits = 0;
+	for (u32 j = 0; j < c.n; j++)
+		bits |= (u64)apart(c, i, j) << j;
+	return bits;
+}
+
+// look counts the beads that are near bead i and repel it, and returns their bits.
+template <u32 Beads> INLINE u64 look(Scene<Beads> &s, u64 repels, u32 i, u32 n) {
+	u64 bits = 0;
+	Vector xi = s.x[i];
+	s.listed[i] = xi;
 #pragma clang loop unroll(disable)
-	for (u64 m = b.repels; m != 0; m >>= 4, at += 4)
-		if (m & 15)
-			f = repelled(f, b.x, at, (u32)m);
-	b.f = p.on[0] + attracted(c, x, i) + (double)Repels * f;
+	for (u32 j = 0; j < n; j++) {
+		Vector d = xi - s.x[j];
+		bits |= (u64)(dot(d, d) < 182.25) << j;
+	}
+	bits &= repels;
+	s.counts[i] = __builtin_popcountll(bits);
+	return bits;
+}
+
+// list makes the chunks of bead i, once all have looked.
+template <u32 Beads> INLINE void list(Scene<Beads> &s, u64 bits, u32 i, u32 n) {
+	u32 four = 0, at = 0, all = 0;
+	for (u32 j = 0; j < n; j++)
+		all += (s.counts[j] + 3u) / 4;
+	u32 words = all <= FOURS ? 1 : 2, size = 4 * words;
+	for (u32 j = 0; j < i; j++)
+		at += (s.counts[j] + size - 1) / size;
+	s.begin[i] = at;
+	for (; bits != 0; at++) {
+		s.owner[at] = i;
+		for (u32 w = 0; w < words; w++) {
+			four = 0;
+			for (u32 k = 0; k < 32; k += 8, bits &= bits - 1)
+				four |= (bits != 0 ? (u32)__builtin_ctzll(bits) : n) << k;
+			s.near[at * words + w] = four;
+		}
+	}
+	s.begin[i + 1] = at; // as the next bead has it
+	s.words = words;
+}
+
+// repel computes chunk k.
+template <u32 Beads> INLINE void repel(Scene<Beads> &s, u32 k) {
+	Vector f = {0, 0, 0}, xi = s.x[s.owner[k]];
+	u32 words = s.words;
+#pragma clang loop unroll(disable)
+	for (u32 w = 0; w < words; w++) {
+		u32 four = s.near[k * words + w];
+		for (u32 q = 0; q < 4; q++) {
+			Vector d = xi - s.x[four >> (8 * q) & 255];
+			double r2 = dot(d, d), o = over(r2), o3 = o * o * o, o7 = o3 * o3 * o;
+			f = f + (near(r2) ? o7 : 0) * d;
+		}
+	}
+	s.sums[k] = f;
+}
+
+// pullAt computes contact k.
+template <u32 Beads> INLINE void pullAt(const Links<Beads> &l, Scene<Beads> &s, u32 k) {
+	Vector d = s.x[l.ends[0][k]] - s.x[l.ends[1][k]];
+	double o = over(dot(d, d)), q = l.size2[k] * o, q2 = q * q;
+	s.pulled[k] = 60 * (q2 * q2 * q * (q - 1) * o) * d;
+}
+
+// gather sums the contacts of bead i.
+template <u32 Beads> INLINE void gather(const Links<Beads> &l, Scene<Beads> &s, u32 i) {
+	Vector f = {0, 0, 0};
+	for (u32 k = l.begin[i], end = l.begin[i + 1]; k < end; k++) {
+		u32 e = l.entries[k];
+		f = f + (e & 1 ? -1.0 : 1.0) * s.pulled[e / 2];
+	}
+	s.pull[i] = f;
+}
+
+// bend computes the terms of bead i, and returns their force on it.
+template <u32 Beads> INLINE Vector bend(const Links<Beads> &l, Scene<Beads> &s, u32 i) {
+	Pulls p = pull(l.terms[i], s.x + i);
+	for (u32 k = 0; k < 3; k++)
+		s.tail[k][i] = p.on[k + 1];
+	return p.on[0];
+}
+
+// forceOf is the force on bead i, given that of its terms.
+template <u32 Beads> INLINE Vector forceOf(const Scene<Beads> &s, Vector f, u32 i) {
+	f = f + s.pull[i];
+	for (u32 k = 0; k < 3; k++)
+		if (i > k)
+			f = f + s.tail[k][i - k - 1];
+	Vector r = {0, 0, 0};
+	for (u32 k = s.begin[i], end = s.begin[i + 1]; k < end; k++)
+		r = r + s.sums[k];
+	return f + (double)Repels * r;
+}
+
+// far says whether a bead has gone too far from where it was listed.
+INLINE bool far(Vector x, Vector listed) {
+	Vector d = x - listed;
+	return !(dot(d, d) <= 0.5625);
 }
 
 // Long chains: a replica is in the workspace, with a list of the pairs within 15 angstrom, as bits by
@@ -501,61 +614,101 @@ INLINE void finishLong(const Work &w, u32 i, double kick) {
 
 // driftLong returns whether the bead went too far for the list.
 INLINE bool driftLong(const Motion &m, const Work &w, u32 i, u64 step) {
-	Vector v = w.v[i], x = drift(m, w.x[i], v, w.f[i], i, step), d = x - w.listed[i];
+	Vector v = w.v[i], x = drift(m, w.x[i], v, w.f[i], normal(m.seed, i, m.replica, step)), d = x - w.listed[i];
 	w.x[i] = x, w.v[i] = v;
 	return !(dot(d, d) <= 2.25);
 }
 
 #ifdef __CUDA__
+// meet is a barrier of so many threads: those of one role.
+INLINE void meet(u32 threads) { asm volatile("bar.sync 1, %0;" : : "r"(threads) : "memory"); }
+
 // short_chains: grid (groups, lanes), Count replicas of Beads beads or fewer to a block.
-template <u32 Beads, u32 Count> INLINE void short_chains(const int *ints, const double *reals, const double *ladder, const double *before, double *after, double *seen, const Params &p) {
-	__shared__ Vector places[Count][Beads + 4], tails[3][Count][Beads];
-	u32 n = p.beads, which = THREAD / n, i = THREAD - which * n;
-	for (u32 k = THREAD; k < Count * (Beads + 4); k += THREADS)
-		(&places[0][0])[k] = {0, 0, 0}; // beads beyond the last are read, but do not count
+template <u32 Beads, u32 Count, u32 Roles> INLINE void short_chains(const int *ints, const double *reals, const double *ladder, const double *before, double *after, double *seen, const Params &p) {
+	enum : u32 { Width = Count * Beads, Contacts = Roles > 2, Listed = Roles > 2 ? 2 : 1 }; // the role of contacts, and the first of pairs
+	__shared__ Links<Beads> links;
+	__shared__ Scene<Beads> scenes[Count];
+	u32 n = p.beads, role = THREAD / Width, t = THREAD % Width, which = t / n, i = t - which * n;
 	bool own = which < Count;
 	if (!own)
 		which = 0, i = 0;
 	Chain c = chainOf(ints, reals, p);
 	Motion m;
 	Replica r = replicaOf(p, ladder, before, after, seen, BLOCK_X, BLOCK_Y * Count + which, m);
-	Vector *x = places[which], *tail[3] = {tails[0][which], tails[1][which], tails[2][which]};
-	Bead b = beadOf(c, r, i);
-	__syncthreads();
-	for (u32 s = 0;; s++) { // all have read the places of the last step
-		if (own)
-			x[i] = b.x;
+	Scene<Beads> &scene = scenes[which];
+	u64 repels = 0;
+	Vector x, v, f;
+	bool moves = own && role == 0, gone = true;
+	if (moves) {
+		repels = repelsOf(c, i);
+		load(r, i, x, v);
+		scene.x[i] = x;
+		if (which == 0)
+			linkBead(c, links, i);
+		if (i == 0)
+			scene.x[n] = {1e6, 1e6, 1e6};
+	}
+	for (u32 s = 0;; s++) {
+		if (__nvvm_bar0_or(gone)) {
+			u64 bits = 0;
+			if (moves)
+				bits = look(scene, repels, i, n);
+			__syncthreads();
+			if (moves)
+				list(scene, bits, i, n);
+			__syncthreads();
+		}
+		if (role == Contacts) {
+			for (u32 k = t; k < Count * c.contacts; k += Width) {
+				u32 w = Count > 1 && k >= c.contacts;
+				pullAt(links, scenes[w], k - w * c.contacts);
+			}
+			meet(Width);
+			if (own)
+				gather(links, scene, i);
+		}
+		if (moves)
+			f = bend(links, scene, i);
+		if (own && role == 1)
+			scene.noise[i] = normal(m.seed, i, m.replica, r.step + s);
+		if (role >= Listed) {
+			u32 first = scenes[0].begin[n], all = Count > 1 ? first + scenes[Count - 1].begin[n] : first;
+			for (u32 k = THREAD - Listed * Width; k < all; k += (Roles - Listed) * Width) {
+				u32 w = Count > 1 && k >= first;
+				repel(scenes[w], k - w * first);
+			}
+		}
 		__syncthreads();
-		if (own)
-			force(c, b, x, tail, i);
-		__syncthreads();
-		if (!own)
-			b.f = {0, 0, 0};
-		else
-			b.f = b.f + bond(tail, i);
-		if (s > 0)
-			b.v = b.v + m.half * b.f;
+		gone = false;
+		if (moves) {
+			f = forceOf(scene, f, i);
+			if (s > 0)
+				v = v + m.half * f;
+			if (s < p.steps) {
+				scene.x[i] = x = drift(m, x, v, f, scene.noise[i]);
+				gone = far(x, scene.listed[i]);
+			}
+		}
 		if (s == p.steps)
 			break;
-		b.x = drift(m, b.x, b.v, b.f, i, r.step + s);
 	}
 	__syncthreads();
-	Part *parts = (Part *)tail[0]; // a vector is larger
-	if (own) {
-		store(r, i, b.x, b.v);
-		parts[i] = partOf(c, b.terms, x, i);
+	Part *parts = (Part *)scene.sums; // a vector is larger
+	if (moves) {
+		store(r, i, x, v);
+		parts[i] = partOf(c, links.terms[i], scene.x, i);
 	}
 	__syncthreads();
-	if (own && i == 0)
-		observe(c, x, parts, r.seen);
+	if (moves && i == 0)
+		observe(c, scene.x, parts, r.seen);
 }
 
-KERNEL(96, 4) fold_two(const int *__restrict ints, const double *__restrict reals, const double *__restrict ladder, const double *__restrict before, double *__restrict after, double *__restrict seen, Params p) {
-	short_chains<48, 2>(ints, reals, ladder, before, after, seen, p);
+KERNEL(192, 4) fold_two(const int *__restrict ints, const double *__restrict reals, const double *__restrict ladder, const double *__restrict before, double *__restrict after, double *__restrict seen, Params p) {
+	short_chains<48, 2, 2>(ints, reals, ladder, before, after, seen, p);
 }
 
-KERNEL(64, 6) fold_one(const int *__restrict ints, const double *__restrict reals, const double *__restrict ladder, const double *__restrict before, double *__restrict after, double *__restrict seen, Params p) {
-	short_chains<64, 1>(ints, reals, ladder, before, after, seen, p);
+KERNEL(256, 3) fold_one(const int *__restrict ints, const double *__restrict reals, const double *__restrict ladder, const double *__restrict before, double *__restrict after, double *__restrict seen, Params p) {
+	short_chains<64, 1, 4>(ints, reals, ladder, before, after, seen, p);
 }
 
 // fold_long: grid (groups, lanes), a replica to a block.
@@ -593,6 +746,55 @@ KERNEL(512, 1) fold_long(const int *__restrict ints, const double *__restrict re
 		observe(c, w.x, w.parts, r.seen);
 }
 #else
+// hostShort does a replica of a short chain.
+static void hostShort(const Chain &c, const Replica &r, const Motion &m, u32 steps) {
+	static Links<64> links;
+	static Scene<64> scene;
+	static Vector v[64], f[64];
+	static u64 repels[64], bits[64];
+	static Part parts[64];
+	u32 n = c.n;
+	for (u32 i = 0; i < n; i++) {
+		linkBead(c, links, i);
+		load(r, i, scene.x[i], v[i]);
+		repels[i] = repelsOf(c, i);
+	}
+	scene.x[n] = {1e6, 1e6, 1e6};
+	bool gone = true;
+	for (u32 s = 0;; s++) {
+		for (u32 i = 0; gone && i < n; i++)
+			bits[i] = look(scene, repels[i], i, n);
+		for (u32 i = 0; gone && i < n; i++)
+			list(scene, bits[i], i, n);
+		for (u32 k = 0; k < c.contacts; k++)
+			pullAt(links, scene, k);
+		for (u32 k = 0; k < scene.begin[n]; k++)
+			repel(scene, k);
+		for (u32 i = 0; i < n; i++) {
+			gather(links, scene, i);
+			f[i] = bend(links, scene, i);
+			scene.noise[i] = normal(m.seed, i, m.replica, r.step + s);
+		}
+		gone = false;
+		for (u32 i = 0; i < n; i++) {
+			f[i] = forceOf(scene, f[i], i);
+			if (s > 0)
+				v[i] = v[i] + m.half * f[i];
+			if (s < steps) {
+				scene.x[i] = drift(m, scene.x[i], v[i], f[i], scene.noise[i]);
+				gone |= far(scene.x[i], scene.listed[i]);
+			}
+		}
+		if (s == steps)
+			break;
+	}
+	for (u32 i = 0; i < n; i++) {
+		store(r, i, scene.x[i], v[i]);
+		parts[i] = partOf(c, links.terms[i], scene.x, i);
+	}
+	observe(c, scene.x, parts, r.seen);
+}
+
 // fold_host does all replicas as fold_two and fold_one do, or, with a workspace, as fold_long does.
 extern "C" void fold_host(const int *ints, const double *reals, const double *ladder, const double *before, double *after, double *seen, double *work, Params p) {
 	Chain c = chainOf(ints, reals, p);
@@ -601,31 +803,7 @@ extern "C" void fold_host(const int *ints, const double *reals, const double *la
 		Motion m;
 		Replica r = replicaOf(p, ladder, before, after, seen, k / Lanes, k % Lanes, m);
 		if (!work) {
-			Vector x[68] = {}, tails[3][64], *tail[3] = {tails[0], tails[1], tails[2]};
-			Bead b[64];
-			Part parts[64];
-			for (u32 i = 0; i < n; i++)
-				b[i] = beadOf(c, r, i);
-			for (u32 s = 0;; s++) {
-				for (u32 i = 0; i < n; i++)
-					x[i] = b[i].x;
-				for (u32 i = 0; i < n; i++)
-					force(c, b[i], x, tail, i);
-				for (u32 i = 0; i < n; i++) {
-					b[i].f = b[i].f + bond(tail, i);
-					if (s > 0)
-						b[i].v = b[i].v + m.half * b[i].f;
-					if (s < p.steps)
-						b[i].x = drift(m, b[i].x, b[i].v, b[i].f, i, r.step + s);
-				}
-				if (s == p.steps)
-					break;
-			}
-			for (u32 i = 0; i < n; i++) {
-				store(r, i, b[i].x, b[i].v);
-				parts[i] = partOf(c, b[i].terms, x, i);
-			}
-			observe(c, x, parts, r.seen);
+			hostShort(c, r, m, p.steps);
 			continue;
 		}
 		Work w = workOf(work, p, k);

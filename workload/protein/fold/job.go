@@ -37,8 +37,8 @@ var Kernel = graph.GoKernel("fold.advance", 1, lanes)
 // one, or one with lists of pairs in the workspace. On Vulkan a variant is named by the
 // invocations of its groups, and there is none for long chains.
 var (
-	twoKernel    = kernelOf(workload.PTX(ptx, "fold_two", 96, 1, 2), workload.SPIRV(spirv, "fold_48", twoBeads, 1, 1))
-	oneKernel    = kernelOf(workload.PTX(ptx, "fold_one", 64, 1, 1), workload.SPIRV(spirv, "fold_64", oneBeads, 1, 1))
+	twoKernel    = kernelOf(workload.PTX(ptx, "fold_two", 192, 1, 2), workload.SPIRV(spirv, "fold_48", twoBeads, 1, 1))
+	oneKernel    = kernelOf(workload.PTX(ptx, "fold_one", 256, 1, 1), workload.SPIRV(spirv, "fold_64", oneBeads, 1, 1))
 	middleKernel = kernelOf(workload.PTX(ptx, "fold_long", 512, 1, 1), workload.SPIRV(spirv, "fold_160", middleBeads, 1, 1))
 	longKernel   = kernelOf(workload.PTX(ptx, "fold_long", 512, 1, 1))
 )
@@ -54,12 +54,15 @@ const (
 	middleBeads = 160
 )
 
+// most is the number of contacts of each bead, on average, up to which a kernel for short chains has room.
+const most = 3
+
 // kernel is the kernel for a chain.
 func (c counts) kernel() *graph.Kernel {
 	switch {
-	case c.beads <= twoBeads:
+	case c.beads <= twoBeads && c.contacts <= most*twoBeads:
 		return twoKernel
-	case c.beads <= oneBeads:
+	case c.short():
 		return oneKernel
 	case c.beads <= middleBeads:
 		return middleKernel
@@ -79,9 +82,12 @@ func (c counts) vulkanSteps() int {
 	return (vulkanRounds - outside) / (c.degree/2 + c.beads/4 + 16)
 }
 
+// short reports whether a chain needs no workspace.
+func (c counts) short() bool { return c.beads <= oneBeads && c.contacts <= most*oneBeads }
+
 // workspace is the bytes that a replica of a chain takes in the workspace.
 func (c counts) workspace() int64 {
-	if c.beads <= oneBeads {
+	if c.short() {
 		return 0
 	}
 	n := int64(c.beads)

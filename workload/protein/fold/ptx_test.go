@@ -2,6 +2,7 @@ package fold
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,8 +14,12 @@ import (
 // takes, whatever the length of the chain.
 func TestPTXTakesWhatTasksGive(t *testing.T) {
 	seen := map[string]bool{}
-	for _, beads := range []int{5, 48, 49, 64, 65, 3000} {
-		r := &round{counts: counts{beads: beads, degree: 2}, replicas: 20}
+	for _, c := range []counts{
+		{beads: 5}, {beads: 48, contacts: 144}, {beads: 48, contacts: 145}, {beads: 49}, {beads: 64, contacts: 192}, {beads: 64, contacts: 193}, {beads: 65}, {beads: 3000},
+	} {
+		beads := c.beads
+		c.degree = 2
+		r := &round{counts: c, replicas: 20}
 		task := r.task(0, 3)
 		impl := task.Steps[0].Kernel.Impls[1]
 		m := regexp.MustCompile(fmt.Sprintf(`(?s)\.visible \.entry %s\((.*?)\)\n\.maxntid (\d+), 1, 1\n`, impl.Entry)).FindSubmatch(impl.Source)
@@ -22,6 +27,9 @@ func TestPTXTakesWhatTasksGive(t *testing.T) {
 			t.Fatalf("%d beads: the PTX has no %s", beads, impl.Entry)
 		}
 		seen[impl.Entry] = true
+		if room := map[string]int{"fold_two": 144, "fold_one": 192, "fold_long": math.MaxInt}[impl.Entry]; c.contacts > room {
+			t.Errorf("%d contacts: %s has room for %d", c.contacts, impl.Entry, room)
+		}
 		pointers := 6
 		if task.Workspace > 0 {
 			pointers++
