@@ -2,7 +2,7 @@
 // closeness and medoids. A block of threads has a block of rows, or a row of distances.
 #include "../device.cuh"
 
-enum : u32 { Threads = 128, Stage = 2048, Rows = 256, Lanes = 8, Ahead = 8, Per = 8, None = ~0u };
+enum : u32 { Threads = 128, Rows = 256, Lanes = 8, Per = 8, None = ~0u };
 static const u32 Infinity = 0x7f800000;
 
 //params: rankParams
@@ -77,42 +77,44 @@ INLINE double finish(u32 row, double sum, const double *given, const double *sha
 	return (diff < 0 ? -diff : diff) / share;
 }
 
-// bring gets what comes along Ahead edges of a thread, which are Threads apart, all at once; those from
-// last on are like the one before.
-INLINE void bring(double (&values)[Ahead], u32 k, u32 last, const u32 *columns, const double *weights, const double *given, bool weighted) {
-	u32 from[Ahead];
+// along adds up what comes along up to N edges of a thread, Apart from one another, all of which it reads at
+// once; instead of those from last on it reads the one before.
+template <u32 N, u32 Apart> INLINE double along(u32 k, u32 last, const u32 *columns, const double *weights, const double *given, bool weighted) {
+	u32 from[N];
+	double values[N], sum = 0;
 #pragma unroll
-	for (u32 u = 0; u < Ahead; u++)
-		from[u] = columns[min(k + u * Threads, last - 1)];
+	for (u32 u = 0; u < N; u++)
+		from[u] = columns[min(k + u * Apart, last - 1)];
 #pragma unroll
-	for (u32 u = 0; u < Ahead; u++)
+	for (u32 u = 0; u < N; u++)
 		values[u] = given[from[u]];
 	if (weighted) {
 #pragma unroll
-		for (u32 u = 0; u < Ahead; u++)
-			values[u] = weights[min(k + u * Threads, last - 1)] * values[u];
+		for (u32 u = 0; u < N; u++)
+			values[u] = weights[min(k + u * Apart, last - 1)] * values[u];
 	}
+#pragma unroll
+	for (u32 u = 0; u < N; u++)
+		if (k + u * Apart < last)
+			sum += values[u];
+	return sum;
 }
 
 // network_rank: grid (blocks) cut by 1, 128 threads. A block with one row, which may be long, is
-// added up by all threads. What comes along the edges of other blocks, which have no more than
-// Stage, is first brought to shared memory, since neighbouring threads then read neighbouring
-// columns; each row is added up by Lanes threads.
-KERNEL(128, 8) network_rank(const u32 *__restrict bounds, const u32 *__restrict starts, const u32 *__restrict columns, const double *__restrict weights, const double *__restrict given, const double *__restrict shares, double *__restrict to, double *__restrict changes, RankParams p) {
-	__shared__ double stage[Stage], sums[Rows];
+// added up by all threads, and each row of other blocks by Lanes threads. The bytes of a row depend
+// on nothing but the row.
+KERNEL(128, 12) network_rank(const u32 *__restrict bounds, const u32 *__restrict starts, const u32 *__restrict columns, const double *__restrict weights, const double *__restrict given, const double *__restrict shares, double *__restrict to, double *__restrict changes, RankParams p) {
+	__shared__ double sums[Rows];
 	__shared__ u32 begins[Rows + 1];
-	u32 from = bounds[BLOCK_X] - bounds[0], end = bounds[BLOCK_X + 1] - bounds[0];
-	u32 base = starts[0], first = starts[from] - base, last = starts[end] - base;
-	double values[Ahead], change = 0;
+	u32 from = bounds[BLOCK_X] - bounds[0], end = bounds[BLOCK_X + 1] - bounds[0], base = starts[0];
+	double change = 0;
 	if (end == from + 1) {
+		u32 k = starts[from] - base + THREAD, last = starts[end] - base;
 		double sum = 0;
-		for (u32 k = first + THREAD; k < last; k += Ahead * Threads) {
-			bring(values, k, last, columns, weights, given, p.weighted);
-#pragma unroll
-			for (u32 u = 0; u < Ahead; u++)
-				if (k + u * Threads < last)
-					sum += values[u];
-		}
+		for (; k + 15 * Threads < last; k += 16 * Threads)
+			sum += along<16, Threads>(k, last, columns, weights, given, p.weighted);
+		for (; k < last; k += 4 * Threads)
+			sum += along<4, Threads>(k, last, columns, weights, given, p.weighted);
 		sum = among<32>(sum);
 		if (THREAD % 32 == 0)
 			sums[THREAD / 32] = sum;
@@ -121,25 +123,17 @@ KERNEL(128, 8) network_rank(const u32 *__restrict bounds, const u32 *__restrict 
 			changes[BLOCK_X] = finish(from, (sums[0] + sums[1]) + (sums[2] + sums[3]), given, shares, to, p);
 		return;
 	}
-	last = min(last, first + Stage);
-	for (u32 k = first + THREAD; k < last; k += Ahead * Threads) {
-		bring(values, k, last, columns, weights, given, p.weighted);
-#pragma unroll
-		for (u32 u = 0; u < Ahead; u++)
-			if (k + u * Threads < last)
-				stage[k + u * Threads - first] = values[u];
-	}
 	for (; from < end; from += Rows) {
 		u32 rows = min(Rows, end - from);
 		for (u32 r = THREAD; r <= rows; r += Threads)
-			begins[r] = min(starts[from + r] - base - first, Stage);
+			begins[r] = starts[from + r] - base;
 		__syncthreads();
 		for (u32 some = 0; some < rows; some += Threads / Lanes) {
 			u32 r = some + THREAD / Lanes;
 			double sum = 0;
 			if (r < rows)
-				for (u32 k = begins[r] + THREAD % Lanes; k < begins[r + 1]; k += Lanes)
-					sum += stage[k];
+				for (u32 k = begins[r] + THREAD % Lanes; k < begins[r + 1]; k += 4 * Lanes)
+					sum += along<4, Lanes>(k, begins[r + 1], columns, weights, given, p.weighted);
 			sum = among<Lanes>(sum);
 			if (r < rows && THREAD % Lanes == 0)
 				sums[r] = sum;

@@ -147,7 +147,7 @@ KERNEL(256, 2) relativity_bodies(const float *__restrict at, const float *__rest
 		}
 		__syncthreads();
 		const float4 *others = tile + part * (Tile / Parts);
-#pragma unroll 4
+#pragma unroll 8
 		for (u32 k = 0; k < Tile / Parts; k++) {
 			float4 o = others[k];
 #pragma unroll
