@@ -6,7 +6,12 @@
 // Nothing here or in a kernel may be fused or reordered by the compiler: the
 // flags of ptx.sh see to it, and where a fused multiply-add is meant it is
 // written as one.
+//
+// Tests compile kernels for the host, with testdata/host.h in place of this.
 #pragma once
+#ifndef __CUDA__
+#include "testdata/host.h"
+#else
 
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
@@ -74,3 +79,4 @@ INLINE float tanh(float x) {
 	float e = s * p + (s - 1);
 	return e / (e + 2);
 }
+#endif
