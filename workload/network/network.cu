@@ -103,7 +103,7 @@ template <u32 N, u32 Apart> INLINE double along(u32 k, u32 last, const u32 *colu
 // network_rank: grid (blocks) cut by 1, 128 threads. A block with one row, which may be long, is
 // added up by all threads, and each row of other blocks by Lanes threads. The bytes of a row depend
 // on nothing but the row.
-KERNEL(128, 8) network_rank(const u32 *__restrict bounds, const u32 *__restrict starts, const u32 *__restrict columns, const double *__restrict weights, const double *__restrict given, const double *__restrict shares, double *__restrict to, double *__restrict changes, RankParams p) {
+KERNEL(128, 12) network_rank(const u32 *__restrict bounds, const u32 *__restrict starts, const u32 *__restrict columns, const double *__restrict weights, const double *__restrict given, const double *__restrict shares, double *__restrict to, double *__restrict changes, RankParams p) {
 	__shared__ double sums[Rows];
 	__shared__ u32 begins[Rows + 1];
 	u32 from = bounds[BLOCK_X] - bounds[0], end = bounds[BLOCK_X + 1] - bounds[0], base = starts[0];
