@@ -340,9 +340,9 @@ type score struct {
 }
 
 // score fills in what was seen. Errors are a little larger than at points left out: the
-// shape was chosen by these same errors.
+// shape was chosen by these same errors, among the more by chance the fewer there are.
 func (c *curve) score() {
-	chosen := 1 + 1/float64(len(c.off))
+	chosen := 1 + 2/float64(len(c.off))
 	for i, e := range c.off {
 		end := i == 0 || i == len(c.off)-1
 		scale := c.scale(c.s.x[i], i)
