@@ -55,7 +55,7 @@ func TestRecordings(t *testing.T) {
 	}
 	s := plan.Summarise(sizes)
 	t.Logf("%d stable points, %+v", stable, s)
-	if stable < 400 || s.Predictions < 400 || s.Covered < 0.85 || s.Covered > 0.95 || s.HalfWidth > 0.25 || s.Within < 0.65 {
+	if stable < 350 || s.Predictions < 300 || s.Covered < 0.85 || s.Covered > 0.95 || s.HalfWidth > 0.25 || s.Within < 0.83 {
 		t.Errorf("%d stable points, %+v", stable, s)
 	}
 }
