@@ -216,7 +216,6 @@ func (d *device) module(impl *graph.Impl) (module, error) {
 	if m, ok := d.modules[key]; ok {
 		return m, nil
 	}
-	d.seen.Store(0) // the driver may compile for many seconds, and does not hang
 	from := image{impl.Source, impl.Source}
 	if impl.Dialect == graph.CUDAC {
 		var err error
