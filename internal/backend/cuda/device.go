@@ -54,7 +54,7 @@ type device struct {
 	closed  atomic.Bool
 	dead    atomic.Pointer[error] // why the device is lost
 	seen    atomic.Int64          // when the owner last came round, Unix ns; 0 while it sleeps
-	loading atomic.Int64          // when it gave code to the driver, Unix ns; 0 when it has none to load
+	loading atomic.Int64          // when it began to compile a kernel, Unix ns; 0 when it does not
 
 	tell sync.Mutex
 	done []driver.Completion // handed over, not collected
@@ -373,8 +373,8 @@ func (d *device) shut() error {
 	return errors.Join(err, d.api.do(f, &d.api.ctxRelease, uintptr(d.num)))
 }
 
-// loadLimit is the longest time for which the driver is taken to compile PTX, which is work of
-// the processor: the largest of weft's kernels take 5 s on an H200's machine.
+// loadLimit is the longest time for which the driver is taken to compile, which is work of the
+// processor: the largest of weft's kernels take 5 s on an H200's machine.
 const loadLimit = 2 * time.Minute
 
 // LastSeen tells when the owner last came round: one that does not is held up

@@ -216,6 +216,11 @@ func (d *device) module(impl *graph.Impl) (module, error) {
 	if m, ok := d.modules[key]; ok {
 		return m, nil
 	}
+	d.loading.Store(time.Now().UnixNano())
+	defer func() {
+		d.seen.Store(time.Now().UnixNano())
+		d.loading.Store(0)
+	}()
 	from := image{impl.Source, impl.Source}
 	if impl.Dialect == graph.CUDAC {
 		var err error
@@ -249,10 +254,7 @@ func (d *device) load(image []byte) (uintptr, error) {
 	// PTX ends with a zero; machine code knows its own size.
 	image = append(append(make([]byte, 0, len(image)+1), image...), 0)
 	a := d.api
-	d.loading.Store(time.Now().UnixNano())
 	err := a.do(f, &a.moduleLoad, f.at(8), f.bytes(image), 2, f.at(0), f.at(2))
-	d.seen.Store(time.Now().UnixNano())
-	d.loading.Store(0)
 	var e *Error
 	if errors.As(err, &e) {
 		text, _, _ := strings.Cut(string(log), "\x00")
