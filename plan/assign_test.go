@@ -180,11 +180,21 @@ func gapTo(t *testing.T, seed int, jobs []Job, machines []Machines, least float6
 		}
 		t.Fatalf("seed %d: %v, possible is %v", seed, err, least)
 	}
+	boundHolds(t, seed, a, least)
 	return gapOf(t, seed, jobs, machines, a, least)
 }
 
-// gapOf returns how far the cost of an assignment, which it checks, is above the least one.
-func gapOf(t *testing.T, seed int, jobs []Job, machines []Machines, a *Assignment, least float64) float64 {
+// boundHolds checks that the bound of an assignment is not above what another one costs.
+func boundHolds(t *testing.T, seed int, a *Assignment, other float64) {
+	t.Helper()
+	if a.Bound > other*(1+1e-6) {
+		t.Fatalf("seed %d: the bound %v is above the cost of an assignment, %v", seed, a.Bound, other)
+	}
+}
+
+// gapOf returns how far the cost of an assignment, which it checks, is above a cost that none
+// is below.
+func gapOf(t *testing.T, seed int, jobs []Job, machines []Machines, a *Assignment, bound float64) float64 {
 	t.Helper()
 	usd, err := price(jobs, machines, a.Runs)
 	if err != nil {
@@ -193,13 +203,10 @@ func gapOf(t *testing.T, seed int, jobs []Job, machines []Machines, a *Assignmen
 	if math.Abs(usd-a.Cost) > 1e-6*usd {
 		t.Fatalf("seed %d: it costs %v, not %v", seed, usd, a.Cost)
 	}
-	if usd < least*(1-1e-6) {
-		t.Fatalf("seed %d: %v is below the least %v", seed, usd, least)
+	if usd < bound*(1-1e-6) {
+		t.Fatalf("seed %d: %v is below the least %v", seed, usd, bound)
 	}
-	if a.Bound > least*(1+1e-6) {
-		t.Fatalf("seed %d: the bound %v is above the least %v", seed, a.Bound, least)
-	}
-	return usd/least - 1
+	return usd/bound - 1
 }
 
 // The bound before it is cut off at the cost is at most the least cost, with few and many
