@@ -160,7 +160,8 @@ type weighing struct {
 	predictor Predictor
 	known     map[place]Estimate // answers of the predictor
 	options   []*Option
-	slab      []Option // memory for the next options
+	slab      []choice // memory for the next options
+	tried     split    // the one that is looked at while splits are searched
 	offers    int
 	pruned    int
 	unfit     map[string]string // reason by machine
@@ -188,7 +189,7 @@ func (w *weighing) predict(g GPU, count int) Estimate {
 func (w *weighing) fits(machine string, e Estimate) bool {
 	why := e.Why
 	switch {
-	case e.Fits && e.valid():
+	case e.usable():
 		return true
 	case e.Fits:
 		why = fmt.Sprintf("its predicted time is %g s, within %g and %g, which is none", e.Median, e.Low, e.High)
@@ -228,11 +229,11 @@ func sooner(a, b *Option) int {
 
 // decision makes the record of sorted options.
 func (w *weighing) decision() *Decision {
-	best := w.options[0].shown()
+	best := w.shown(w.options[0])
 	d := &Decision{
 		Need: w.Need, Objective: w.Objective, Deadline: w.Deadline.Seconds(), Budget: w.Budget, At: w.At,
 		Best: best, Confidence: min(best.InTime, best.InBudget), Lost: []Loss{},
-		Front: front(w.options), Considered: len(w.options), Offers: w.offers, Pruned: w.pruned,
+		Front: w.front(), Considered: len(w.options), Offers: w.offers, Pruned: w.pruned,
 		Assumed: w.Assume.List(),
 	}
 	for _, o := range w.options[1:min(1+mostLost, len(w.options))] {
@@ -251,8 +252,8 @@ func (w *weighing) decision() *Decision {
 
 // front returns the options that no other beats in both the time that is kept with
 // confidence and the expected cost, the fastest first.
-func front(options []*Option) []Option {
-	sorted := slices.Clone(options)
+func (w *weighing) front() []Option {
+	sorted := slices.Clone(w.options)
 	slices.SortStableFunc(sorted, sooner)
 	kept := sorted[:0]
 	for _, o := range sorted {
@@ -262,14 +263,14 @@ func front(options []*Option) []Option {
 	}
 	out := make([]Option, len(kept))
 	for i, o := range kept {
-		out[i] = o.shown()
+		out[i] = w.shown(o)
 	}
 	return out
 }
 
 // loss says why an option was not chosen.
 func (w *weighing) loss(best, o *Option) Loss {
-	l := Loss{Option: o.shown()}
+	l := Loss{Option: w.shown(o)}
 	saved := (best.Seconds90 - o.Seconds90) / 3600
 	if saved > 0 && o.Cost > best.Cost {
 		l.CostBenefit = (o.Cost - best.Cost) / saved

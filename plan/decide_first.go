@@ -36,6 +36,5 @@ func (w *weighing) addFirst(r *rental, f *First) {
 	o.Energy = here.cost(here.x.mean())
 	w.weigh(o, []end{{fixed: fixed, x: here.x.plus(there)}},
 		[]end{{fixed: fixed, x: there, rate: r.offer.Price() / 3600, once: o.Egress, billing: a.Billing}, here})
-	o.describe(r.count, r.offer.Link, &w.Need)
 	w.options = append(w.options, o)
 }

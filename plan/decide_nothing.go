@@ -40,17 +40,17 @@ func (w *weighing) missed() error {
 	e := new(NothingFitsError)
 	switch {
 	case !slices.ContainsFunc(w.options, inTime):
-		e.Binding, e.Instead = "deadline", []Option{soonest.shown()}
+		e.Binding, e.Instead = "deadline", []Option{w.shown(soonest)}
 		e.Reason = fmt.Sprintf("the deadline of %s is too early: nothing keeps it with probability %g; possible is %s with %s for $%s",
 			span(w.Deadline.Seconds()), conf, span(soonest.Seconds90), soonest.Name, money(soonest.Cost90))
 	case !slices.ContainsFunc(w.options, inBudget):
-		e.Binding, e.Instead = "budget", []Option{thriftiest.shown()}
+		e.Binding, e.Instead = "budget", []Option{w.shown(thriftiest)}
 		e.Reason = fmt.Sprintf("the budget of $%s is too small: nothing keeps it with probability %g; possible is $%s with %s in %s",
 			money(w.Budget), conf, money(thriftiest.Cost90), thriftiest.Name, span(thriftiest.Seconds90))
 	default:
 		cheap := slices.MinFunc(filter(w.options, inTime), cheapest)
 		fast := slices.MinFunc(filter(w.options, inBudget), sooner)
-		e.Binding, e.Instead = "deadline and budget", []Option{cheap.shown(), fast.shown()}
+		e.Binding, e.Instead = "deadline and budget", []Option{w.shown(cheap), w.shown(fast)}
 		e.Reason = fmt.Sprintf("nothing keeps both the deadline and the budget; within %s it takes $%s (%s), within $%s it takes %s (%s)",
 			span(w.Deadline.Seconds()), money(cheap.Cost90), cheap.Name, money(w.Budget), span(fast.Seconds90), fast.Name)
 	}

@@ -259,7 +259,7 @@ func (w *weighing) rented(c *Catalogue) error {
 	var hereTakes Estimate
 	for i := range w.Request.Here {
 		h := &w.Request.Here[i]
-		if e := w.here(*h); e.Fits && e.valid() && (fastest == nil || e.Median < hereTakes.Median) {
+		if e := w.here(*h); e.usable() && (fastest == nil || e.Median < hereTakes.Median) {
 			fastest, hereTakes = h, e
 		}
 	}
@@ -272,7 +272,8 @@ func (w *weighing) rented(c *Catalogue) error {
 			return fmt.Errorf("%w: %s %s: %w", ErrRequest, offer.Cloud, offer.Type, err)
 		}
 		e, count := w.best(gpu, offer.GPUs)
-		if !w.fits(offer.Cloud+" "+offer.Type, e) {
+		if !e.usable() {
+			w.fits(offer.Cloud+" "+offer.Type, e)
 			continue
 		}
 		r := rental{offer: offer, gpu: gpu, takes: e, there: e.spread(), count: count}
@@ -353,25 +354,31 @@ func (w *weighing) split(r *rental, parts int, s *split) bool {
 	return true
 }
 
-// option returns memory for an option. Options are made in slabs: there are hundreds in a decision.
-func (w *weighing) option() *Option {
+// choice is an option of a rental, with the split that it is of.
+type choice struct {
+	option Option
+	split  split
+}
+
+// choice returns memory for a choice. They are made in slabs: there are hundreds in a decision.
+func (w *weighing) choice() *choice {
 	if len(w.slab) == 0 {
-		w.slab = make([]Option, 64)
+		w.slab = make([]choice, 16)
 	}
-	o := &w.slab[0]
+	c := &w.slab[0]
 	w.slab = w.slab[1:]
-	return o
+	return c
 }
 
 // add adds the option in which a rental does some parts.
 func (w *weighing) add(r *rental, parts int) {
-	var s split
-	if !w.split(r, parts, &s) {
+	c := w.choice()
+	o, s := &c.option, &c.split
+	if !w.split(r, parts, s) {
 		w.fits(r.offer.Cloud+" "+r.offer.Type+" spot", Estimate{Why: "without checkpoints it would hardly ever get to its end between interruptions"})
 		return
 	}
 	offer := r.offer // which all options of it share
-	o := w.option()
 	*o = Option{Kind: Cloud, Offer: offer, GPU: r.gpu, GPUs: r.count, Share: s.share, Estimate: r.takes,
 		Start: w.Assume.Start, Upload: s.upload, Download: s.download, Egress: s.egress,
 		Stale: offer.stale(w.At, w.Assume.Stale)}
@@ -383,13 +390,14 @@ func (w *weighing) add(r *rental, parts int) {
 		o.Energy = s.both[1].cost(s.both[1].x.mean())
 	}
 	w.weigh(o, s.ends, s.ends)
-	o.describe(r.count, offer.Link, &w.Need)
 	w.options = append(w.options, o)
 }
 
-// shown returns an option with its name and its median, which only those need that are shown.
-func (o *Option) shown() Option {
+// shown returns an option with its name, its median and how it is run, which only those need
+// that are shown.
+func (w *weighing) shown(o *Option) Option {
 	if o.Name == "" {
+		o.describe(o.GPUs, o.Offer.Link, &w.Need)
 		spot := ""
 		if o.Offer.OnSpot {
 			spot = ", spot"
@@ -405,6 +413,10 @@ func (o *Option) shown() Option {
 	if o.ends != nil {
 		o.Seconds, o.ends = latest(o.ends, 0.5), nil
 	}
+	if o.Spot != nil {
+		spot := *o.Spot // which keeps no slab in memory
+		o.Spot = &spot
+	}
 	return *o
 }
 
@@ -412,10 +424,9 @@ func (o *Option) shown() Option {
 // one where both are done at the same time, half of that, the smallest with which the
 // deadline is kept, and the largest that the budget allows.
 func (w *weighing) addSplits(r *rental) {
-	all := w.Need.Parts
-	var s split
+	all, s := w.Need.Parts, &w.tried
 	takes := func(parts int) (there, here float64) {
-		if !w.split(r, parts, &s) {
+		if !w.split(r, parts, s) {
 			return math.Inf(1), 0
 		}
 		return s.both[0].fixed + s.both[0].x.median, s.both[1].x.median
@@ -427,9 +438,9 @@ func (w *weighing) addSplits(r *rental) {
 			even--
 		}
 	}
-	tries := []int{even, (even + 1) / 2}
+	tries := append(make([]int, 0, 4), even, (even+1)/2)
 	keeps := func(parts int, odds func([]end) float64) bool {
-		return w.split(r, parts, &s) && odds(s.ends) >= w.Assume.Confidence
+		return w.split(r, parts, s) && odds(s.ends) >= w.Assume.Confidence
 	}
 	if w.Deadline > 0 {
 		least := 1 + sort.Search(even-1, func(i int) bool { return keeps(i+1, w.inTime) })

@@ -249,7 +249,7 @@ func TestFront(t *testing.T) {
 		for i := range options {
 			options[i] = &Option{Name: fmt.Sprint(i), Seconds90: float64(rng.IntN(10)), Cost: float64(rng.IntN(10))}
 		}
-		f := front(options)
+		f := (&weighing{options: options}).front()
 		for i, a := range f {
 			for j, b := range f {
 				if i != j && a.Seconds90 <= b.Seconds90 && a.Cost <= b.Cost {

@@ -21,6 +21,9 @@ func (e Estimate) valid() bool {
 	return e.Low > 0 && e.Low <= e.Median && e.Median <= e.High && e.High <= math.MaxFloat64/1e9
 }
 
+// usable reports whether a job fits and the time that it takes is known.
+func (e Estimate) usable() bool { return e.Fits && e.valid() }
+
 // share is a part of the quantity.
 func (x spread) share(part float64) spread { return spread{x.median * part, x.below, x.above} }
 
