@@ -2,11 +2,13 @@ package cut
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -128,6 +130,9 @@ func (v *Knowledge) setPlans(w Divisible, p *Plan) ([]setPlan, error) {
 			return nil, err
 		}
 		one, err := v.build(w, part, set)
+		if errors.Is(err, engine.ErrOutOfMemory) {
+			continue // its devices alone cannot do it
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package cut
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/weft-run/weft/graph"
@@ -79,10 +80,36 @@ func (v *Knowledge) busy() bool {
 	return slices.ContainsFunc(v.Devices, func(d engine.DeviceStatus) bool { return d.Queued > 0 || d.Taken > 0 })
 }
 
+// maxHalvings is how often the ranges of tasks are halved to fit in memory.
+const maxHalvings = 6
+
 // build cuts each device's range into tasks, has the graph of them built and predicts it
-// for the devices it is cut for; nil means any.
+// for the devices it is cut for; nil means any. Where a task does not fit in the memory of
+// a device, the ranges of all are halved.
 func (v *Knowledge) build(w Divisible, part sched.Partition, on []machine.DeviceID) (*Plan, error) {
-	p := &Plan{Partition: part, Ranges: v.Tasks(w, part)}
+	ranges := v.Tasks(w, part)
+	p, err := v.buildOf(w, part, ranges, on)
+	first := err
+	for n := 0; n < maxHalvings && errors.Is(err, engine.ErrOutOfMemory); n++ {
+		var halves []sched.Range
+		for _, r := range ranges {
+			halves = append(halves, halved(w.Items, r)...)
+		}
+		if len(halves) == len(ranges) {
+			break
+		}
+		ranges = halves
+		p, err = v.buildOf(w, part, ranges, on)
+	}
+	if err != nil {
+		return nil, first // of the tasks as they would be
+	}
+	return p, nil
+}
+
+// buildOf has the graph of some ranges built and predicts it.
+func (v *Knowledge) buildOf(w Divisible, part sched.Partition, ranges []sched.Range, on []machine.DeviceID) (*Plan, error) {
+	p := &Plan{Partition: part, Ranges: ranges}
 	var err error
 	if p.Graph, err = w.Graph(p.Ranges); err != nil {
 		return nil, err
@@ -92,11 +119,11 @@ func (v *Knowledge) build(w Divisible, part sched.Partition, on []machine.Device
 			return nil, err
 		}
 	}
-	p.Prediction, p.Expected, err = v.predict(p.Graph, p.resident, on)
-	if err == nil {
-		p.Partition.Completion = p.Prediction.Median
+	if p.Prediction, p.Expected, err = v.predict(p.Graph, p.resident, on); err != nil {
+		return nil, err
 	}
-	return p, err
+	p.Partition.Completion = p.Prediction.Median
+	return p, nil
 }
 
 // devicesOf returns the devices that have a range, ascending.

@@ -216,7 +216,6 @@ func fit(p sched.Items, ranges []sched.Range, most int64) []sched.Range {
 	if p.Bytes == nil {
 		return ranges
 	}
-	align := max(p.Align, 1)
 	large := func(lo, hi int64) bool {
 		in, out := p.Bytes(lo, hi)
 		return in > most || out > most
@@ -224,12 +223,23 @@ func fit(p sched.Items, ranges []sched.Range, most int64) []sched.Range {
 	var out []sched.Range
 	for len(ranges) > 0 {
 		r := ranges[0]
-		mid := (r.Lo + r.Len()/2 + align - 1) / align * align
-		if mid >= r.Hi || !large(r.Lo, r.Hi) || large(r.Lo, min(r.Lo+align, r.Hi)) {
+		halves := halved(p, r)
+		if len(halves) == 1 || !large(r.Lo, r.Hi) || large(r.Lo, min(r.Lo+max(p.Align, 1), r.Hi)) {
 			out, ranges = append(out, r), ranges[1:]
 			continue
 		}
-		ranges = append([]sched.Range{{Lo: r.Lo, Hi: mid}, {Lo: mid, Hi: r.Hi}}, ranges[1:]...)
+		ranges = append(halves, ranges[1:]...)
 	}
 	return out
+}
+
+// halved returns the halves of a range, cut on an aligned boundary, or the range itself if it has
+// none.
+func halved(p sched.Items, r sched.Range) []sched.Range {
+	align := max(p.Align, 1)
+	mid := (r.Lo + r.Len()/2 + align - 1) / align * align
+	if mid <= r.Lo || mid >= r.Hi {
+		return []sched.Range{r}
+	}
+	return []sched.Range{{Lo: r.Lo, Hi: mid}, {Lo: mid, Hi: r.Hi}}
 }
