@@ -296,6 +296,13 @@ func (c *circuit) prove(ctx context.Context, w witness.Witness) (*Proof, error) 
 	return out, err
 }
 
+// maxProof is the most bytes of a proof without commitments, and maxCommitment of each of those: points with
+// both coordinates.
+const (
+	maxProof      = 3*64 + 128 + 4
+	maxCommitment = 64
+)
+
 // Verify has gnark verify a proof of a circuit for public values, which are JSON. It returns why the
 // proof is refused, or an error where there is nothing to verify.
 func (s *Service) Verify(name string, proof, public []byte) (refused, err error) {
@@ -310,6 +317,9 @@ func (s *Service) Verify(name string, proof, public []byte) (refused, err error)
 	s.mu.Lock()
 	c.stats.Verified++
 	s.mu.Unlock()
+	if n, most := len(proof), maxProof+maxCommitment*len(c.keys.Verifying.PublicAndCommitmentCommitted); n > most {
+		return fmt.Errorf("zk: %w: it has %d bytes, and %d are the most", zk.ErrProof, n, most), nil
+	}
 	p, err := zk.ReadProof(bytes.NewReader(proof))
 	if err == nil {
 		err = zk.Verify(c.keys.Verifying, p, values)

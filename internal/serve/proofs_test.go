@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -131,6 +132,15 @@ func TestProve(t *testing.T) {
 	p.Public["Sum"] = "13"
 	if v, err := c.Verify(t.Context(), p); err != nil || v.Valid || !strings.Contains(v.Reason, "does not prove") {
 		t.Errorf("%+v %v", v, err)
+	}
+	long := p
+	long.Proof = slices.Concat(p.Proof, make([]byte, 1<<10))
+	if v, err := c.Verify(t.Context(), long); err != nil || v.Valid || !strings.Contains(v.Reason, "are the most") {
+		t.Errorf("a long proof: %+v %v", v, err)
+	}
+	copy(p.Proof[128:], []byte{255, 255, 255, 255}) // commitments
+	if v, err := c.Verify(t.Context(), p); err != nil || v.Valid || !strings.Contains(v.Reason, "damaged") {
+		t.Errorf("a proof with billions of commitments: %+v %v", v, err)
 	}
 	p.Proof = p.Proof[:7]
 	if v, err := c.Verify(t.Context(), p); err != nil || v.Valid || v.Reason == "" {

@@ -215,10 +215,10 @@ func ReadKeys(dir string, proving bool) (*Keys, error) {
 		}
 	}
 	k := &Keys{Circuit: new(cs.R1CS), Verifying: new(groth16.VerifyingKey), ForTests: about.ForTestsOnly}
-	if err := about.read(dir, circuitFile, k.Circuit.ReadFrom); err != nil {
+	if err := about.read(dir, circuitFile, nil, k.Circuit.ReadFrom); err != nil {
 		return nil, err
 	}
-	if err := about.read(dir, verifyingFile, k.Verifying.ReadFrom); err != nil {
+	if err := about.read(dir, verifyingFile, (*layout).verifyingKey, k.Verifying.ReadFrom); err != nil {
 		return nil, err
 	}
 	committed, ok := k.Circuit.CommitmentInfo.(constraint.Groth16Commitments)
@@ -232,7 +232,7 @@ func ReadKeys(dir string, proving bool) (*Keys, error) {
 		return k, nil
 	}
 	k.Proving = new(groth16.ProvingKey)
-	if err := about.read(dir, provingFile, k.Proving.ReadFrom); err != nil {
+	if err := about.read(dir, provingFile, (*layout).provingKey, k.Proving.ReadFrom); err != nil {
 		return nil, err
 	}
 	return k, checkKey(k.Circuit, k.Proving)
@@ -241,7 +241,7 @@ func ReadKeys(dir string, proving bool) (*Keys, error) {
 // ReadCircuit reads a circuit from a file that gnark's ConstraintSystem.WriteTo wrote.
 func ReadCircuit(file string) (*cs.R1CS, error) {
 	c := new(cs.R1CS)
-	if err := new(setup).read(filepath.Dir(file), filepath.Base(file), c.ReadFrom); err != nil {
+	if err := new(setup).read(filepath.Dir(file), filepath.Base(file), nil, c.ReadFrom); err != nil {
 		return nil, err
 	}
 	if _, ok := c.CommitmentInfo.(constraint.Groth16Commitments); !ok || c.Type != constraint.SystemR1CS {
@@ -250,8 +250,8 @@ func ReadCircuit(file string) (*cs.R1CS, error) {
 	return c, nil
 }
 
-// read reads a file of keys, after its hash was compared.
-func (s *setup) read(dir, name string, from func(io.Reader) (int64, error)) (err error) {
+// read reads a file of keys, after its hash and its layout, if that is not nil, were compared.
+func (s *setup) read(dir, name string, parts func(*layout), from func(io.Reader) (int64, error)) (err error) {
 	name = filepath.Join(dir, name)
 	text, err := safefile.ReadInput(name, maxFile)
 	if err != nil {
@@ -262,7 +262,10 @@ func (s *setup) read(dir, name string, from func(io.Reader) (int64, error)) (err
 			return fmt.Errorf("zk: %s: %w: it is of another circuit or damaged: its hash is not the one in %s", name, ErrKey, setupFile)
 		}
 	}
-	defer func() { // gnark takes lengths as they are
+	if parts != nil && !fits(text, parts) {
+		return fmt.Errorf("zk: %s: %w: it is damaged", name, ErrKey)
+	}
+	defer func() { // gnark takes what it reads as it is
 		if x := recover(); x != nil {
 			err = fmt.Errorf("zk: %s: %w: it is damaged", name, ErrKey)
 		}
@@ -283,8 +286,15 @@ func ReadProof(r io.Reader) (_ *groth16.Proof, err error) {
 			err = fmt.Errorf("zk: %w: it is damaged", ErrProof)
 		}
 	}()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("zk: %w", err)
+	}
 	p := new(groth16.Proof)
-	if _, err := p.ReadFrom(r); err != nil {
+	if !fits(text, (*layout).proof) {
+		return nil, fmt.Errorf("zk: %w: it is damaged", ErrProof)
+	}
+	if _, err := p.ReadFrom(bytes.NewReader(text)); err != nil {
 		return nil, fmt.Errorf("zk: %w: %w", ErrProof, err)
 	}
 	return p, nil

@@ -105,7 +105,7 @@ func witnessOf(values []fr.Element, public int) (witness.Witness, error) {
 	go func() {
 		defer close(all)
 		for i := range values {
-			all <- values[i]
+			all <- &values[i] // in an interface, a value would be a copy that stays
 		}
 	}()
 	return w, w.Fill(public, len(values)-public, all)
