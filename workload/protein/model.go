@@ -15,6 +15,9 @@ const (
 	AngleStiffness  = 20.0
 )
 
+// leastBeads is the number of beads that a model needs.
+const leastBeads = 4
+
 // Term is a bond, an angle or a dihedral of successive beads, with its native value.
 type Term struct {
 	First int // of its beads
@@ -48,7 +51,7 @@ type Model struct {
 // coincide and three successive ones on a line, for which the potential is not defined.
 func NewModel(native []float64, ends ...int) (*Model, error) {
 	n := len(native) / 3
-	if len(native)%3 != 0 || n < 4 {
+	if len(native)%3 != 0 || n < leastBeads {
 		return nil, fmt.Errorf("protein: %d coordinates are not three for each of four or more beads: %w", len(native), ErrStructure)
 	}
 	if len(ends) == 0 {
@@ -96,6 +99,9 @@ func NewModel(native []float64, ends ...int) (*Model, error) {
 
 // ModelOf is the model of a structure and its chains.
 func ModelOf(s *Structure) (*Model, error) {
+	if n := s.Len(); n < leastBeads {
+		return nil, fmt.Errorf("%s: protein: a model needs %d residues or more, and there are %d: %w", s.Name, leastBeads, n, ErrStructure)
+	}
 	m, err := NewModel(s.Coordinates(), s.Ends()...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, err)

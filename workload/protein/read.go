@@ -87,6 +87,10 @@ func readNamed(text []byte, file, name string, s Select) (*Structure, error) {
 	if len(text) > maxFile {
 		return fail(fmt.Errorf("more than %d bytes: %w", maxFile, ErrStructure))
 	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	if bytes.IndexByte(text, '\n') < 0 { // lines may end in carriage returns alone
+		text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
+	}
 	parse := readPDB
 	if isCIF(text) {
 		parse = readCIF

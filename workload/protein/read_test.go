@@ -72,6 +72,13 @@ func TestReadPDB(t *testing.T) {
 	if !slices.Equal(s.Residues, want) || s.Missing() != 1 || !slices.Equal(s.Ends(), []int{5}) {
 		t.Errorf("%+v, %d missing, ends %v", s.Residues, s.Missing(), s.Ends())
 	}
+	_, bare, _ := strings.Cut(sample, "\n") // lines that end in any way, behind a byte order mark
+	bare = strings.ReplaceAll(bare, "\n", "\r")
+	for _, text := range []string{"\ufeff" + sample, strings.ReplaceAll(sample, "\n", "\r"), "\ufeff" + bare[strings.Index(bare, "ATOM"):]} {
+		if got, err := Read(strings.NewReader(text), Select{}); err != nil || got.Len() < 4 || got.Residues[0] != want[0] {
+			t.Errorf("%.20q: %v, %v", text, got, err)
+		}
+	}
 	for chain, n := range map[string]int{"A": 5, "B": 1, "all": 6, "A,B": 6} {
 		if s, err := Read(strings.NewReader(strings.ReplaceAll(sample, "\n", "\r\n")), Select{Chain: chain}); err != nil || s.Len() != n {
 			t.Errorf("chain %s: %v, %v", chain, s, err)
