@@ -384,6 +384,9 @@ func (rep *foldReport) fill(r *fold.Run) {
 	rep.Heat, _ = r.Heat() // nil where there are too few samples
 }
 
+// melts reports whether the heat capacity says at which temperature the chain melts.
+func (rep *foldReport) melts() bool { return rep.Heat != nil && rep.Folded > 0 && !rep.Heat.Edge }
+
 // foldRows is the number of replicas that the text report lists; JSON lists all.
 const foldRows = 16
 

@@ -35,6 +35,7 @@ type foldPage struct {
 	Profiles     []*fold.Profile `json:"profiles"`
 	Contacts     []fold.Reached  `json:"contacts"`
 	Heat         *fold.Heat      `json:"heat,omitempty"`
+	Folded       int             `json:"folded"` // replicas that were; without one Heat does not say where the chain melts
 	Native       []float64       `json:"native"`
 	Best         []float64       `json:"best"` // nearest to the native structure, laid over it
 	BestFrame    *fold.Frame     `json:"best_frame"`
@@ -57,7 +58,7 @@ type foldFact struct{ Figure, Says string }
 func newFoldPage(r *fold.Run, rep *foldReport) (*foldPage, error) {
 	s := r.Structure()
 	p := &foldPage{
-		Structure: s.Name, Ends: r.Model().Ends, Temperatures: r.Temperatures(), Contacts: r.Contacts(), Heat: rep.Heat, Discarded: r.Discarded(),
+		Structure: s.Name, Ends: r.Model().Ends, Temperatures: r.Temperatures(), Contacts: r.Contacts(), Heat: rep.Heat, Folded: rep.Folded, Discarded: r.Discarded(),
 		Native: rounded(r.Model().Native), Best: rounded(r.BestPositions()), BestFrame: rep.Best,
 		FoldedRMSD: fold.FoldedRMSD, FoldedQ: fold.FoldedQ,
 	}
@@ -75,7 +76,7 @@ func newFoldPage(r *fold.Run, rep *foldReport) (*foldPage, error) {
 	}
 	at := []float64{p.Temperatures[0]}
 	if h := rep.Heat; h != nil {
-		if !h.Edge {
+		if rep.melts() {
 			at = append(at, h.Melting)
 		}
 		at = append(at, p.Temperatures[len(p.Temperatures)-1])
@@ -111,7 +112,7 @@ func writeFoldPage(w io.Writer, r *fold.Run, rep *foldReport) error {
 		{fmt.Sprintf("%d of %d", rep.Folded, len(rep.Replicas)), fmt.Sprintf("replicas had an RMSD below %g Å and Q above %g in some frame", fold.FoldedRMSD, fold.FoldedQ)},
 		{fmt.Sprintf("%.2f Å", rep.Best.RMSD), fmt.Sprintf("lowest RMSD, with Q %.2f, by replica %d at step %d", rep.Best.Q, rep.Best.Replica, rep.Best.Step)},
 	}
-	if h := rep.Heat; h != nil && !h.Edge {
+	if h := rep.Heat; rep.melts() {
 		says := fmt.Sprintf("temperature where the chain melts; the first %d steps are left out, and a replica by itself is correlated over %d", h.Discarded, h.Walks)
 		if h.Short {
 			says += ": long for so few steps, so that the error may be larger"

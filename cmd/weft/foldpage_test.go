@@ -96,6 +96,9 @@ func TestFoldPage(t *testing.T) {
 	if d.Heat == nil || d.Heat.Melting != rep.Heat.Melting || d.Heat.Discarded != d.Discarded || len(d.Profiles) < 2 {
 		t.Errorf("heat %v, %d profiles", d.Heat, len(d.Profiles))
 	}
+	if rep.Folded != 0 || d.Folded != 0 || len(d.Profiles) != 2 || strings.Contains(page, "temperature where the chain melts") {
+		t.Errorf("%d replicas folded, %d on the page, and it says where the chain melts", rep.Folded, d.Folded)
+	}
 	for _, p := range d.Profiles {
 		if len(p.Q) == 0 || len(p.Q) != len(p.Free) {
 			t.Errorf("profile %+v", p)
