@@ -99,12 +99,12 @@ func NewOf(c Config, s *protein.Structure) (*Run, error) {
 }
 
 func newRun(c Config, s *protein.Structure) (*Run, error) {
+	if s.Len() > maxBeads {
+		return nil, fmt.Errorf("fold: %s has %d residues: %w: there may be %d", s.Name, s.Len(), ErrConfig, maxBeads)
+	}
 	m, err := protein.ModelOf(s)
 	if err != nil {
 		return nil, err
-	}
-	if m.Beads() > maxBeads {
-		return nil, fmt.Errorf("fold: %s has %d residues: %w: there may be %d", s.Name, m.Beads(), ErrConfig, maxBeads)
 	}
 	if len(m.Contacts) == 0 {
 		return nil, fmt.Errorf("fold: %s has no native contacts, so nothing holds it together: %w: take a folded structure", s.Name, ErrConfig)
