@@ -111,7 +111,11 @@ func twoStates(r *Run, correlated, gap, melting float64, exchanging bool, seed u
 // The error of the melting temperature is what it varies by from one set of samples to the
 // next, however long they are correlated, and a run that is too short for that says so.
 func TestHeatError(t *testing.T) {
-	const gap, melting, sets = 30.0, 0.9, 24
+	const gap, melting = 30.0, 0.9
+	sets, lengths := 24, []float64{1, 10, 30}
+	if testing.Short() { // it computes on one core
+		sets, lengths = 8, lengths[1:2]
+	}
 	peak, most := 0.0, 0.0 // of the heat capacity, a little below
 	for at := 0.8; at < 1; at += 1e-5 {
 		p := 1 / (1 + math.Exp(gap/melting-gap/at))
@@ -119,7 +123,7 @@ func TestHeatError(t *testing.T) {
 			peak, most = at, c
 		}
 	}
-	for _, correlated := range []float64{1, 10, 30} {
+	for _, correlated := range lengths {
 		spread, errors, over := 0.0, 0.0, 0.0
 		for seed := range uint64(sets) {
 			r := newSmall(t, Config{Steps: 1500 * 10, Every: 10, Replicas: 6, Low: 0.8, High: 1})
@@ -128,9 +132,9 @@ func TestHeatError(t *testing.T) {
 			if err != nil || h.Short || h.Edge {
 				t.Fatalf("short %v, edge %v, %v", h.Short, h.Edge, err)
 			}
-			spread += (h.Melting - peak) * (h.Melting - peak) / sets
-			errors += h.Error * h.Error / sets
-			over += float64(h.Correlated) / 10 / sets
+			spread += (h.Melting - peak) * (h.Melting - peak) / float64(sets)
+			errors += h.Error * h.Error / float64(sets)
+			over += float64(h.Correlated) / 10 / float64(sets)
 		}
 		if ratio := math.Sqrt(errors / spread); ratio < 0.7 || ratio > 1.5 {
 			t.Errorf("correlated over %v rounds: it is off by %v, the error is %v", correlated, math.Sqrt(spread), math.Sqrt(errors))
@@ -151,8 +155,8 @@ func TestHeatError(t *testing.T) {
 		if h.Short {
 			short++
 		}
-		spread += (h.Melting - peak) * (h.Melting - peak) / sets
-		errors += h.Error * h.Error / sets
+		spread += (h.Melting - peak) * (h.Melting - peak) / float64(sets)
+		errors += h.Error * h.Error / float64(sets)
 	}
 	if ratio := math.Sqrt(errors / spread); ratio < 0.5 || ratio > 2 || short < sets*9/10 {
 		t.Errorf("slow replicas: it is off by %v, the error is %v, and %d of %d are too short", math.Sqrt(spread), math.Sqrt(errors), short, sets)
