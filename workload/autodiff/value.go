@@ -154,7 +154,9 @@ func compute(o op, x float64) float64 {
 	case opCos:
 		return math.Cos(x)
 	case opTan:
-		return math.Tan(x)
+		// math.Tan is off by up to 15 units in the last place for |x| below 1e-7, and near poles.
+		s, c := math.Sincos(x)
+		return s / c
 	case opAsin:
 		return math.Asin(x)
 	case opAcos:

@@ -20,7 +20,10 @@ func Rank(ctx context.Context, rt *weft.Runtime, g *Graph, c Config) ([]float64,
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	j := rankJob(c.withDefaults(), g)
+	j, err := rankJob(c.withDefaults(), g)
+	if err != nil {
+		return nil, err
+	}
 	for {
 		if _, err := workload.Call(ctx, rt, j, "network"); err != nil {
 			return nil, err
@@ -56,7 +59,10 @@ func Convolve(ctx context.Context, rt *weft.Runtime, g *Graph, features workload
 		}
 		widths, data = append(widths, w.Cols), append(data, w.Data)
 	}
-	j := layersJob(g, widths, features.Data, data, 1)
+	j, err := layersJob(g, widths, features.Data, data, 1)
+	if err != nil {
+		return out, err
+	}
 	if _, err := workload.Call(ctx, rt, j, "network"); err != nil {
 		return out, err
 	}

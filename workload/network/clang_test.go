@@ -35,7 +35,10 @@ func TestHostRank(t *testing.T) {
 		}
 		var whole []float64
 		for _, parts := range []int64{1, 3} {
-			j := rankJob(Config{Steps: 3, Damping: 0.85, Tolerance: 1}, g)
+			j, err := rankJob(Config{Steps: 3, Damping: 0.85, Tolerance: 1}, g)
+			if err != nil {
+				t.Fatal(err)
+			}
 			var ranges []sched.Range
 			n := j.Items().Extent
 			for i := range parts {

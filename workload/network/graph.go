@@ -243,6 +243,23 @@ func (g *Graph) valid() error {
 	return nil
 }
 
+// leastWeight and mostWeight bound the sum of the weights of a node's edges, so that neither its inverse
+// nor ranks divided by it leave the range of float64.
+const leastWeight, mostWeight = 0x1p-800, 0x1p800
+
+// weighable returns an error for a node whose edges have weights that cannot be divided by their sum.
+func (g *Graph) weighable() error {
+	if g.Values == nil {
+		return nil
+	}
+	for i := range g.Rows() {
+		if out := g.out(i); !(out >= leastWeight && out <= mostWeight) {
+			return fmt.Errorf("network: %w: the weights of the edges of node %d have the sum %.3g: it must be %.3g to %.3g; divide all weights by one number", ErrGraph, i, out, leastWeight, mostWeight)
+		}
+	}
+	return nil
+}
+
 // Blocks of rows. A block has about blockWork entries, or is a single row of more than longRow
 // entries. On GPUs a group of threads has a block, and shares a long row.
 const (

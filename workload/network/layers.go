@@ -160,17 +160,20 @@ func newLayersJob(c Config) (*LayersJob, error) {
 			weights[i][k] *= scale
 		}
 	}
-	return layersJob(g, widths, features, weights, c.Seed), nil
+	return layersJob(g, widths, features, weights, c.Seed)
 }
 
-func layersJob(g *Graph, widths []int, features []float32, weights [][]float32, seed uint32) *LayersJob {
+func layersJob(g *Graph, widths []int, features []float32, weights [][]float32, seed uint32) (*LayersJob, error) {
 	j := &LayersJob{graph: g.Undirected(), widths: widths, features: features, weights: weights, devices: 1, seed: seed}
+	if err := j.graph.weighable(); err != nil {
+		return nil, err
+	}
 	j.normalize()
 	j.bounds = blocks(j.matrix.Starts)
 	for _, w := range widths[1:] {
 		j.results = append(j.results, make([]float32, g.Rows()*w))
 	}
-	return j
+	return j, nil
 }
 
 // normalize makes D^-½ (A+I) D^-½, in which the diagonal of A does not count.

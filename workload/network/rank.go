@@ -192,10 +192,13 @@ func newRankJob(c Config) (*RankJob, error) {
 	if c.Undirected {
 		g = g.Undirected()
 	}
-	return rankJob(c, g), nil
+	return rankJob(c, g)
 }
 
-func rankJob(c Config, g *Graph) *RankJob {
+func rankJob(c Config, g *Graph) (*RankJob, error) {
+	if err := g.weighable(); err != nil {
+		return nil, err
+	}
 	n := g.Rows()
 	j := &RankJob{c: c, graph: g, devices: 1}
 	j.in, j.place = g.Transposed().byLength()
@@ -207,7 +210,7 @@ func rankJob(c Config, g *Graph) *RankJob {
 		j.start[p] = j.shares[p] / (1 - c.Damping)
 	}
 	j.changes = make([]float64, j.blocks())
-	return j
+	return j, nil
 }
 
 // out is the weight of all edges from a node, or one if it has none: the rank that such a node gives is

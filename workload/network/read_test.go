@@ -230,3 +230,28 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// Weights whose sum cannot be divided by are refused where weights count, before anything is computed.
+func TestWeights(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		good map[string]bool
+	}{
+		"huge":  {"0 1 1e308\n0 2 1e308\n1 0 1\n", map[string]bool{network.Closeness: true}},
+		"large": {"0 1 1e300\n1 0 1\n", map[string]bool{network.Closeness: true}},
+		"tiny":  {"0 1 5e-324\n1 0 5e-324\n", map[string]bool{network.Closeness: true}},
+		"wide": {"0 1 1e200\n1 2 1e-200\n2 0 1\n",
+			map[string]bool{network.PageRank: true, network.Layers: true, network.Closeness: true}},
+	} {
+		file := filepath.Join(t.TempDir(), "edges.txt")
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range []string{network.PageRank, network.Layers, network.Closeness} {
+			_, err := network.New(network.Config{Problem: problem, Graph: file})
+			if c.good[problem] != (err == nil) || err != nil && !errors.Is(err, network.ErrGraph) {
+				t.Errorf("%s weights for %s: %v", name, problem, err)
+			}
+		}
+	}
+}
