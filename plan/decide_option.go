@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"sync"
 )
 
 // Kinds of options.
@@ -360,14 +361,27 @@ type choice struct {
 	split  split
 }
 
-// choice returns memory for a choice. They are made in slabs: there are hundreds in a decision.
+// slab is memory for choices: there are hundreds in a decision.
+type slab [16]choice
+
+// slabs are those of decisions that were made, since what is shown of these is copied.
+var slabs = sync.Pool{New: func() any { return new(slab) }}
+
+// choice returns memory for a choice, which has any content.
 func (w *weighing) choice() *choice {
-	if len(w.slab) == 0 {
-		w.slab = make([]choice, 16)
+	if w.choices == len(w.slabs)*len(slab{}) {
+		w.slabs = append(w.slabs, slabs.Get().(*slab))
 	}
-	c := &w.slab[0]
-	w.slab = w.slab[1:]
+	c := &w.slabs[w.choices/len(slab{})][w.choices%len(slab{})]
+	w.choices++
 	return c
+}
+
+// free gives memory of choices back.
+func (w *weighing) free() {
+	for _, s := range w.slabs {
+		slabs.Put(s)
+	}
 }
 
 // add adds the option in which a rental does some parts.
@@ -414,7 +428,7 @@ func (w *weighing) shown(o *Option) Option {
 		o.Seconds, o.ends = latest(o.ends, 0.5), nil
 	}
 	if o.Spot != nil {
-		spot := *o.Spot // which keeps no slab in memory
+		spot := *o.Spot // since the slab is used again
 		o.Spot = &spot
 	}
 	return *o
