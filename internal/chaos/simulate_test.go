@@ -134,3 +134,27 @@ func TestSimulateRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A job is made once, or for each session if it keeps something on the devices of a session.
+func TestJobOf(t *testing.T) {
+	for want, job := range map[int]func(context.Context) (workload.Job, error){
+		1: jobs["reduce"],
+		3: func(ctx context.Context) (workload.Job, error) {
+			j, err := jobs["reduce"](ctx)
+			return stateful{j}, err
+		},
+	} {
+		made := 0
+		trial := &Trial{Job: func(ctx context.Context) (workload.Job, error) { made++; return job(ctx) }}
+		var last workload.Job
+		for range 3 {
+			var err error
+			if last, err = trial.jobOf(t.Context(), last); err != nil || last == nil {
+				t.Fatal(last, err)
+			}
+		}
+		if made != want {
+			t.Errorf("made %d times in 3 sessions, want %d", made, want)
+		}
+	}
+}

@@ -18,7 +18,7 @@ import (
 // Devices are opened for a few rounds, a session, and closed again: what a session leaves
 // behind is looked for.
 type Trial struct {
-	Job     func(context.Context) (workload.Job, error) // makes the job of a session
+	Job     func(context.Context) (workload.Job, error) // makes the job, anew for each session if it is Stateful
 	Options weft.Options
 	For     time.Duration // no session begins after it, and no round
 	Seed    uint64        // decides which worker is struck, when and how: see plan
@@ -112,10 +112,11 @@ func (t *Trial) Run(ctx context.Context) (*Account, error) {
 		return a, err
 	}
 	began := time.Now()
+	var job workload.Job
 	var foot footprint
 	for time.Since(began) < t.For && ctx.Err() == nil {
 		before := a.After
-		err := t.session(ctx, a, &foot, began)
+		err := t.session(ctx, a, &job, &foot, began)
 		if err != nil && ctx.Err() == nil {
 			return a, err
 		}
@@ -135,12 +136,23 @@ func (t *Trial) Run(ctx context.Context) (*Account, error) {
 	return a, nil
 }
 
-// session opens devices, runs some rounds and closes the devices.
-func (t *Trial) session(ctx context.Context, a *Account, foot *footprint, began time.Time) (err error) {
-	job, err := t.Job(ctx)
+// jobOf returns the job of the session before, if there was one and it kept nothing on devices, or
+// makes one: inputs may take longer to make than rounds to run.
+func (t *Trial) jobOf(ctx context.Context, last workload.Job) (workload.Job, error) {
+	if _, stateful := last.(workload.Stateful); last != nil && !stateful {
+		return last, nil
+	}
+	return t.Job(ctx)
+}
+
+// session opens devices, runs some rounds and closes the devices. last is the job of the session
+// before, and then of this one.
+func (t *Trial) session(ctx context.Context, a *Account, last *workload.Job, foot *footprint, began time.Time) (err error) {
+	job, err := t.jobOf(ctx, *last)
 	if err != nil {
 		return err
 	}
+	*last = job
 	o, w := t.Options, Workers{Hang: t.Hang}
 	p := t.plan(uint64(a.Sessions))
 	a.Name = job.Name()
