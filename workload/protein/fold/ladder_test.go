@@ -43,13 +43,17 @@ func TestEqualised(t *testing.T) {
 	}
 }
 
-var tuned = Config{Steps: 128 * 60, Every: 60, Replicas: 9, Low: 0.5, High: 1.7, Tuned: true, Seed: 4}
+var tuned = Config{Steps: 128 * 30, Every: 30, Replicas: 9, Low: 0.5, High: 1.7, Tuned: true, Seed: 4}
 
 // A tuned ladder is moved in the first quarter of the rounds and then stays. Replicas have its
 // temperatures and velocities that go with them, and the same bytes on any number of devices.
 func TestTuned(t *testing.T) {
 	var want []byte
-	for parts := 1; parts <= 3; parts++ {
+	most := 3
+	if testing.Short() {
+		most = 2
+	}
+	for parts := 1; parts <= most; parts++ {
 		r := newSmall(t, tuned)
 		do(t, workloadtest.Open(t, parts, Funcs()), r)
 		if got := r.result(); want == nil {
@@ -97,7 +101,11 @@ func testTuned(t *testing.T, r *Run) {
 // A ladder goes on as it was when a run is resumed: within the rounds in which it is tuned, when it has
 // just been moved, and after them.
 func TestTunedResume(t *testing.T) {
-	for _, ends := range []int{15, 20, 31} {
+	ends := []int{15, 20, 31}
+	if testing.Short() {
+		ends = ends[1:2]
+	}
+	for _, ends := range ends {
 		testResume(t, tuned, ends)
 	}
 }
