@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/cmplx"
+	"math/rand/v2"
 
 	"github.com/weft-run/weft/workload"
 )
@@ -16,30 +17,44 @@ const step = 0x1p-300
 // roundings of float64, which covers the functions of GPUs.
 const unit = 8 * 0x1p-53
 
-// Check compares every value and derivative with the expression evaluated from its tree with
+// Check compares values and derivatives with the expression evaluated from its tree with
 // complex numbers: the derivative along d is the imaginary part of f(x + ihd) ÷ h, for which
 // nothing is subtracted. With each comes a bound for what rounding does to it, by the rules of
 // error propagation. Derivatives of problems that have a closed form are compared with it as
-// well.
-func (j *Job) Check() error {
+// well. Where that is much, points drawn at random stand for all.
+func (j *Job) Check() error { return j.check(checkedNodes) }
+
+// checkedNodes is the number of operations of the tree that a Check takes, about: half a minute on
+// a core.
+const checkedNodes = 1 << 30
+
+// check is Check with at most some operations, and one point at least.
+func (j *Job) check(most int) error {
 	tree := newTree(j.f)
 	n := len(j.f.variables)
-	lost := make([]int, j.count)
-	err := workload.Sweep(j.count, func(lo, hi int) error {
+	taken := min(j.count, max(1, most/(len(tree.list)*len(j.directions))))
+	points := func(i int) int { return i }
+	if taken < j.count {
+		drawn := rand.New(rand.NewPCG(uint64(j.count), uint64(n))).Perm(j.count)[:taken]
+		points = func(i int) int { return drawn[i] }
+	}
+	lost := make([]int, taken)
+	err := workload.Sweep(taken, func(lo, hi int) error {
 		s := tree.newState()
 		closed := make([]float64, n)
 		for i := lo; i < hi; i++ {
+			at := points(i)
 			clear(closed)
 			if j.slope != nil {
-				j.slope(closed, j.points[i*n:(i+1)*n])
+				j.slope(closed, j.points[at*n:(at+1)*n])
 			}
-			if err := j.checkPoint(s, i, closed, &lost[i]); err != nil {
+			if err := j.checkPoint(s, at, closed, &lost[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	sum := 0
+	sum := (j.count - taken) * (len(j.values) + len(j.derivatives)) / j.count
 	for _, l := range lost {
 		sum += l
 	}
@@ -76,8 +91,9 @@ func (j *Job) checkPoint(s *state, i int, closed []float64, lost *int) error {
 	return nil
 }
 
-// Misses returns the share of numbers that the last Check could not judge: derivatives of values
-// that are not finite, and numbers without a finite bound for their rounding.
+// Misses returns the share of numbers that the last Check did not judge: those of points that were not
+// drawn, derivatives of values that are not finite, and numbers without a finite bound for their
+// rounding.
 func (j *Job) Misses() []workload.Miss {
 	return []workload.Miss{{What: "one number off by more than its rounding", Chance: j.unseen}}
 }

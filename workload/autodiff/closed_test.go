@@ -256,3 +256,41 @@ func plainRosenbrock(x []float64) (sum float64) {
 	}
 	return sum
 }
+
+// Tangents are as exact near their poles and for small angles as elsewhere: their series is the
+// reference, with π/2 in two parts.
+func TestTangent(t *testing.T) {
+	const half, rest = math.Pi / 2, 6.123233995736766e-17
+	for x := 1e-9; x < 2e-6; x *= 1.07 {
+		pole := half - x
+		d := (half - pole) + rest
+		for at, want := range map[float64]float64{x: x + x*x*x/3, pole: 1/d - d/3} {
+			if got := compute(opTan, at); math.Abs(got-want) > 6*0x1p-53*math.Abs(want) {
+				t.Errorf("tan %v is %v, want %v", at, got, want)
+			}
+		}
+	}
+}
+
+// A check of many derivatives of a long expression looks at some of the points, and says so.
+func TestCheckSamples(t *testing.T) {
+	j := workloadtest.New[*Job](t)(New(Config{Problem: Rosenbrock, Dims: 8, Count: 100}))
+	direct(t, j)
+	if err := j.check(1 << 40); err != nil || j.unseen != 0 {
+		t.Errorf("all points: %v, unseen %v", err, j.unseen)
+	}
+	tree := newTree(j.f)
+	each := len(tree.list) * len(j.directions)
+	if err := j.check(10 * each); err != nil || math.Abs(j.unseen-0.9) > 1e-9 {
+		t.Errorf("ten points: %v, unseen %v", err, j.unseen)
+	}
+	if err := j.check(1); err != nil || math.Abs(j.unseen-0.99) > 1e-9 {
+		t.Errorf("one point: %v, unseen %v", err, j.unseen)
+	}
+	for i := range j.values {
+		j.values[i]++
+	}
+	if err := j.check(1); !errors.Is(err, ErrWrong) {
+		t.Errorf("wrong values: %v", err)
+	}
+}
