@@ -142,6 +142,7 @@ func TestRejects(t *testing.T) {
 		"no problem":       {Problem: "x", K: 2, N: 4},
 		"less than n":      {Problem: enumerative.Degree, K: 5, N: 4},
 		"less than n ":     {Problem: enumerative.Degree, K: 4, N: 4},
+		" less than n":     {Problem: enumerative.Degree, K: 30, N: 24},
 		"k must be 1":      {Problem: enumerative.Degree, N: 4},
 		"n at most":        {Problem: enumerative.Degree, K: 2, N: 65},
 		"make n smaller":   {Problem: enumerative.Degree, K: 16, N: 64},

@@ -95,10 +95,10 @@ func (c Config) Validate() error {
 	switch {
 	case !slices.Contains(problems, c.Problem):
 		return wrong("no problem %q", c.Problem, "there is "+strings.Join(problems, ", ")+", and "+Curves+" by NewCurves")
+	case c.K > 0 && c.K >= c.N:
+		return wrong("Gr(%d,%d)", c.K, c.N, "k must be less than n")
 	case c.K < 1 || c.K > maxK || c.N > maxN:
 		return wrong("Gr(%d,%d)", c.K, c.N, fmt.Sprintf("k must be 1 to %d and n at most %d", maxK, maxN))
-	case c.K >= c.N:
-		return wrong("Gr(%d,%d)", c.K, c.N, "k must be less than n")
 	case c.points() > maxPoints:
 		return wrong("Gr(%d,%d) has %d fixed points", c.K, c.N, c.points(), fmt.Sprintf("at most %d are taken; make n smaller", maxPoints))
 	case c.Problem != Hypersurface && c.Degree != 0:

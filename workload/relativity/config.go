@@ -152,9 +152,9 @@ func (c Config) validOrbits() error {
 	switch {
 	case c.Tolerance != 0 && !(c.Tolerance >= 1e-15 && c.Tolerance <= 1e-2):
 		return fmt.Errorf("relativity: tolerance %v: %w: it must be 0, for a fixed step, or 1e-15 to 0.01", c.Tolerance, ErrConfig)
-	case c.Turns < 1 || c.Turns > maxSteps || c.Steps < 16 || c.Steps > maxSteps:
+	case c.Turns < 1 || c.Steps < 16 || c.Steps > maxSteps:
 		return fmt.Errorf("relativity: %s with %s: %w: there must be 1 turn or more, and 16 to %d steps", text.Count(c.Turns, "turn"), text.Count(c.Steps, "step"), ErrConfig, maxSteps)
-	case c.rounds() > maxSteps:
+	case c.Turns > maxSteps || c.rounds() > maxSteps:
 		return fmt.Errorf("relativity: %s of %d steps each: %w: there may be %d steps in all", text.Count(c.Turns, "turn"), c.Steps, ErrConfig, maxSteps)
 	}
 	return nil
