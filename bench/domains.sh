@@ -33,7 +33,7 @@ else
 	count=16777216 bodies=65536 bodysteps=16 scale=20 k=10 n=30 memory=256MiB times=3
 fi
 
-# get prints what an expression comes to for the JSON in a file, nothing if it fails.
+# get prints the value of an expression of the JSON in a file, or nothing if it fails.
 get() {
 	python3 -c 'import json, statistics, sys
 d = json.load(open(sys.argv[1]))

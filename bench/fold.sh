@@ -92,7 +92,7 @@ right() {
 	note "  Msteps/s" "$(get "$scratch/check" "d['steps_per_second'] / 1e6")"
 }
 
-# counted notes how many replicas of a run folded, with the step by which half of them had.
+# counted notes the number of replicas of a run that folded, with the step by which half of them had.
 counted() {
 	row "$1" "$3" "$(get "$2" "d['folded']")" "$4"
 	note "  median step of the first folded frame" "$(get "$2" "sorted(r['folded_at'] for r in d['replicas'] if 'folded_at' in r)[len(d['replicas']) // 2 - 1]")"

@@ -32,7 +32,7 @@ fi
 pair=$device/2
 [[ $device == cpu ]] && pair=cpu/2
 
-# get prints what an expression comes to for the rows in a file, nothing if it fails. f(what, name)
+# get prints the value of an expression of the rows in a file, or nothing if it fails. f(what, name)
 # is a figure of the first row of that name, in ms where it is a time.
 get() {
 	python3 -c 'import json, sys
@@ -58,7 +58,7 @@ row() {
 # note notes a figure that has no bar.
 note() { printf '%s\t\t%s\t\n' "$1" "${2:--}" >>"$rows"; }
 
-# bench measures within so many seconds and writes rows as JSON to a file.
+# bench measures for at most the given seconds and writes rows as JSON to the given file.
 bench() {
 	local limit=$1 file=$2
 	shift 2

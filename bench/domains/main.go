@@ -20,7 +20,7 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 )
 
-// request lists what is to be computed.
+// request lists the computations.
 type request struct {
 	Devices  string
 	Products []struct {

@@ -47,7 +47,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// The temperatures of a tuned ladder are reported, and how often neighbours exchanged.
+// The temperatures of a tuned ladder are reported, with the shares of exchanges between neighbours.
 func TestFoldTuned(t *testing.T) {
 	args := foldArgs("--temperature", "0.6-1.1", "--steps", "3200", "--frame", "50", "--ladder", "tuned")
 	if out := works(t, args...); !strings.Contains(out, " by neighbours.\nThe ladder was tuned in the first 800 steps: [0.600 ") {

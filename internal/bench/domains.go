@@ -66,7 +66,7 @@ type domainsReport struct {
 // placed says how well a runtime that has both the cpu and a device chooses between them.
 type placed struct {
 	Sizes int `json:"sizes"` // of all operations, on all devices
-	// Near is at how many of them it takes at most 10 % more than the faster of cpu and device alone.
+	// Near is the number of those at which it takes at most 10 % more than the faster of cpu and device alone.
 	Near int `json:"near"`
 }
 

@@ -47,7 +47,7 @@ type visit struct {
 	passes int                       // so far
 	runs   [plan.LeastRuns][]float64 // seconds of the jobs of each run, ascending
 	costs  time.Duration             // of a pass, by the last one
-	gone   error                     // nil unless it cannot run
+	gone   error                     // why it is left out; nil while it is not
 }
 
 // ladder is a workload that is measured at several sizes of a flag.
@@ -65,7 +65,7 @@ func (l *ladder) sizeText(size int) string { return fmt.Sprintf("--%s %d", l.fla
 
 // subject is a job that is measured.
 type subject interface {
-	// warm runs the job before a measurement, and returns how long it takes at least.
+	// warm runs the job some times before a measurement, and returns the shortest time and what it needs.
 	warm(ctx context.Context, rt *weft.Runtime, times int) (seconds float64, need plan.Need, err error)
 	// run returns the seconds of each of some jobs, one after another.
 	run(ctx context.Context, rt *weft.Runtime, jobs int) (seconds []float64, err error)
@@ -231,8 +231,8 @@ func (rec *recorder) thin(pass int) {
 	}
 }
 
-// longestMade is how long it takes to make inputs that are made for each visit. Others are kept if there is
-// memory: with inputs that lie elsewhere in memory each time, that is in the spread too.
+// longestMade is the longest time to make inputs that are made anew for each visit. Others are kept while there
+// is memory, a quarter of the machine's: making them would take much of a recording.
 const longestMade = 10 * time.Millisecond
 
 // visit runs a size. It fails only if the recording cannot go on: one size may be too much for a device.
@@ -290,8 +290,8 @@ func (rec *recorder) measured(v *visit) (err error) {
 	return nil
 }
 
-// eachOf is how many jobs of a run there are in a visit, so that leastPasses make a run: a little more than
-// needed, since times may fall further.
+// eachOf returns the number of jobs of a run in a visit with which leastPasses visits make a run, for jobs of some
+// seconds. It is 10 % more than needed, since later jobs may be faster.
 func eachOf(took float64) int { return max(int(math.Ceil(1.1*plan.LeastRun/leastPasses/took)), 1) }
 
 // add deals the times of jobs out to the runs, in turn. The time of a run is the mean of the middle half of its
@@ -379,7 +379,7 @@ func (rec *recorder) known(name string, size int) int {
 	return near
 }
 
-// keep puts the point of a visit into the recording, and says how long the visit took in all.
+// keep puts the point of a visit into the recording, and logs it with the time that all of the visit took.
 func (rec *recorder) keep(v *visit, all time.Duration) {
 	p := &v.point
 	if was := rec.find(p.Workload, p.Size); was != nil {

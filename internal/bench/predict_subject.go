@@ -89,7 +89,8 @@ func (j job) run(ctx context.Context, rt *weft.Runtime, jobs int) (seconds []flo
 	return seconds, nil
 }
 
-// longestSetup is how long it may take to make the inputs of a job that is measured.
+// longestSetup is the longest time to make the inputs of a job that is measured: a recording has some hundred
+// sizes to make in two minutes.
 const longestSetup = 200 * time.Millisecond
 
 // ends returns sizes of a workload that take about shortest and longest. It tries larger and

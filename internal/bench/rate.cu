@@ -1,4 +1,4 @@
-// How many multiplications a second a GPU makes: of words, and of scalars of BN254.
+// Kernels that measure multiplications a second: of words, and of scalars of BN254.
 #include "../../workload/zk/field/fr.cuh"
 
 struct Params {

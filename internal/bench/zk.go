@@ -12,6 +12,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/consensys/gnark-crypto/ecc"
@@ -70,6 +71,10 @@ type zkBench struct {
 	lose        string
 }
 
+// errOtherBytes is the error for a proof that is not gnark's with the same random numbers.
+var errOtherBytes = errors.New("the proof has other bytes than gnark's")
+
+// zkParts are the names of the parts for --only.
 var zkParts = []string{"rate", "msm", "ntt", "groth16"}
 
 func newZK(s Setup) *cobra.Command {
@@ -170,15 +175,13 @@ type zkRun struct {
 	job  *provenJob
 }
 
-// names are the names of the devices.
-func names(rt *weft.Runtime) (all string) {
-	for i, d := range rt.Devices() {
-		if i > 0 {
-			all += ","
-		}
-		all += d.Name
+// names returns the names of the devices, with commas between them.
+func names(rt *weft.Runtime) string {
+	var all []string
+	for _, d := range rt.Devices() {
+		all = append(all, d.Name)
 	}
-	return all
+	return strings.Join(all, ",")
 }
 
 // perProduct is the number of multiply-adds of words that a product of field elements takes, and
@@ -213,7 +216,7 @@ func timed(fn func() error) (float64, error) {
 	return time.Since(began).Seconds(), err
 }
 
-// busy is the time of kernels in a run.
+// busy returns the seconds of kernels in a run, over all devices.
 func busy(rep *weft.Report) (s float64) {
 	for _, d := range rep.Devices {
 		s += d.Busy.Seconds()
@@ -271,7 +274,8 @@ func scalars(c *weft.Call, p rateParams, lo, hi int) {
 	}
 }
 
-// rateItems are the items of a launch that measures a rate: many for each unit of a large GPU.
+// rateItems is the number of items of a launch that measures a rate: about 2,000 for each of the 132
+// multiprocessors of an H200.
 const rateItems = 1 << 18
 
 // rates measures multiplications a second.
@@ -444,7 +448,7 @@ func (c *counting) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// withoutChance calls a function with the same random numbers as every time.
+// withoutChance calls a function with crypto/rand replaced, so that it draws the same numbers in every call.
 func withoutChance(fn func() error) error {
 	old := rand.Reader
 	rand.Reader = &counting{}
@@ -524,7 +528,7 @@ func (r *zkRun) proofs() error {
 			return err
 		}
 		if !bytes.Equal(proof, r.want) {
-			return errors.New("the proof has other bytes than gnark's")
+			return errOtherBytes
 		}
 		if err := j.Check(); err != nil {
 			return err

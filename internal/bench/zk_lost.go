@@ -41,7 +41,7 @@ func (r *zkRun) other(set string) error {
 			return err
 		}
 		if !bytes.Equal(proof, r.want) {
-			return fmt.Errorf("the proof has other bytes than gnark's")
+			return errOtherBytes
 		}
 		if err := j.Check(); err != nil {
 			return err
@@ -90,7 +90,7 @@ func (r *zkRun) losses() (err error) {
 	return nil
 }
 
-// loseTries is how often a stage is tried until a kill hits a worker that has a task.
+// loseTries is the largest number of proofs with a kill in a stage, until one hits a worker that has a task.
 const loseTries = 5
 
 // lose proves without a loss, from which follows when a stage is in its middle, and then with one. A
@@ -126,7 +126,7 @@ func (r *zkRun) lose(rig *chaos.Rig, j *provenJob, name, task string, rnd *rand.
 			return row, err
 		}
 		if !bytes.Equal(proof, r.want) {
-			return row, fmt.Errorf("the proof has other bytes than gnark's")
+			return row, errOtherBytes
 		}
 		if rep := j.rep; rig.Metrics().Losses > before && rep.Executed+rep.Retries > rep.Tasks {
 			row.Seconds, row.Added, row.Hit = s, s-usual, true
@@ -178,8 +178,11 @@ func (r *zkRun) middle(rig *chaos.Rig, j *provenJob, task string) (usual float64
 	if err != nil {
 		return 0, 0, err
 	}
-	if !bytes.Equal(proof, r.want) || len(all) == 0 {
-		return 0, 0, fmt.Errorf("the proof has other bytes than gnark's, or no tasks of the stage")
+	if !bytes.Equal(proof, r.want) {
+		return 0, 0, errOtherBytes
+	}
+	if len(all) == 0 {
+		return 0, 0, fmt.Errorf("the proof has no task whose name begins with %q", task)
 	}
 	e := all[len(all)/2]
 	return usual, max(opened.Add(e.At-e.Took/2).Sub(j.solved), 0), nil

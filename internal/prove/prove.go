@@ -25,10 +25,10 @@ import (
 
 // Limits bound what clients can take.
 type Limits struct {
-	Constraints int // of a circuit
-	Concurrent  int // proofs at a time
-	Queue       int // proofs that may wait
-	Time        time.Duration
+	Constraints int           // of a circuit
+	Concurrent  int           // proofs at a time
+	Queue       int           // proofs of clients that may wait
+	Time        time.Duration // of a proof, and of a client's request with its wait
 }
 
 // Errors of a service. Those about a witness that does not satisfy the circuit wrap ErrWitness; of one
@@ -41,17 +41,17 @@ var (
 	ErrClosed   = errors.New("the server is ending")
 )
 
-// Circuit says what a circuit is.
+// Circuit describes a circuit.
 type Circuit struct {
 	Name        string
 	Constraints int
 	Public      int // values
 	Secret      int
-	// ForTests says that the keys were made by one program alone, and prove nothing to others.
+	// ForTests says that one program made the keys, so that proofs prove nothing to others.
 	ForTests bool
 }
 
-// Proof is a proof with what it is of.
+// Proof is a proof with its public values and times.
 type Proof struct {
 	Proof  []byte            // as gnark writes it
 	Public map[string]string // values by the names of variables
@@ -67,7 +67,7 @@ type Stats struct {
 	Waiting, Running                  int     // now
 }
 
-// circuit is a circuit with its keys.
+// circuit is a circuit with its keys, on devices.
 type circuit struct {
 	Circuit
 	keys   *zk.Keys
@@ -78,7 +78,7 @@ type circuit struct {
 // Keys are circuits of a folder, before they are on devices.
 type Keys map[string]*zk.Keys
 
-// isName is how a circuit can be called.
+// isName matches the names that circuits may have.
 var isName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
 // ReadKeys reads the circuits of a folder, which has a folder for each, as weft zk setup makes it.

@@ -211,7 +211,7 @@ func (js *jobs) over(j *job, state, why string) error {
 	return err
 }
 
-// leave tells that a job has ended to who wants to know.
+// leave calls the functions that were given for the end of the job.
 func (j *job) leave() {
 	for _, gone := range j.gone {
 		gone()

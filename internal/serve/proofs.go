@@ -25,7 +25,7 @@ type Proofs struct {
 	Witness     Size     `yaml:"witness"`     // bytes of a request with a witness
 	Batch       int      `yaml:"batch"`       // witnesses of a job
 	Concurrent  int      `yaml:"concurrent"`  // proofs at a time
-	Queue       int      `yaml:"queue"`       // requests for proofs that may wait
+	Queue       int      `yaml:"queue"`       // requests for proofs that may wait, beside those at work
 	Time        Duration `yaml:"time"`        // for a proof, and of a request with the wait for it
 }
 
@@ -118,14 +118,15 @@ func (s *Server) circuitKey(w http.ResponseWriter, _ *http.Request, c prove.Circ
 	return nil
 }
 
-// readBytes is the memory that reading a value of a witness takes, and keepBytes what it has after.
+// readBytes is the memory in bytes that reading a value of a witness takes: the value, its name and its place in a
+// table. keepBytes is that of the value itself, which stays until the proof is made.
 const (
 	readBytes = 128
 	keepBytes = 32
 )
 
-// secretBody reads a body with witnesses, by which all memory that it had is cleared when the caller
-// releases it, and reserves memory for reading one of them.
+// secretBody reads a body with witnesses, and reserves memory for reading one of them. When the caller
+// releases it, all memory that the body was in is cleared.
 func (s *Server) secretBody(w http.ResponseWriter, r *http.Request, c prove.Circuit) ([]byte, *hold, error) {
 	if s.draining.Load() {
 		return nil, nil, unproved(prove.ErrClosed)
@@ -243,7 +244,7 @@ const proofJob = "prove"
 // errProofJob is the error for a job of proofs that came without witnesses.
 var errProofJob = failf(http.StatusBadRequest, "proofs are submitted to /v1/circuits/CIRCUIT/jobs, and their witnesses are kept in memory alone: submit it there again")
 
-// publicBytes is what a public value takes in a result, about.
+// publicBytes is about the size in bytes of a public value with its name in a result: a value has up to 77 digits.
 const publicBytes = 128
 
 // submitProofs begins a job that proves a list of witnesses.

@@ -74,7 +74,7 @@ type Server struct {
 	jobs     *jobs
 	regions  regions
 	proofs   *prove.Service // nil for none
-	macKey   []byte         // of hashes of what is secret
+	macKey   []byte         // key of the hashes of bodies with witnesses
 	// actionWait is actionWait, but in tests.
 	actionWait time.Duration
 

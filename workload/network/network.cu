@@ -59,7 +59,7 @@ INLINE double from_lane(double x, u32 by) {
 	return __builtin_bit_cast(double, (u64)high << 32 | low);
 }
 
-// among adds up what so many neighbouring lanes have, a power of two; all of them get the sum.
+// among returns the sum over N neighbouring lanes, a power of two, to each of them.
 template <u32 N> INLINE double among(double mine) {
 #pragma unroll
 	for (u32 by = N / 2; by > 0; by /= 2)

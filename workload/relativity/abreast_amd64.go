@@ -8,13 +8,13 @@ import (
 
 // abreast says whether orbits with fixed steps are followed eight at a time. Tests set it to run the
 // Go code.
-var abreast = simd.Best >= simd.AVX512
+var abreast = simd.Best == simd.AVX512
 
 func newFlight() *flight {
 	return &flight{one: 1, two: 2, three: 3, clear: math.Float64frombits(1<<63 - 1)}
 }
 
-// orbitsAVX512 takes up to some steps of all orbits and returns how many. It ends before a step in
+// orbitsAVX512 takes at most the given steps of all orbits and returns their number. It ends before a step in
 // which an orbit reaches the horizon or a periapsis, or its energy is not a number. It rounds as the
 // Go code does, in the same order and without fusing.
 //

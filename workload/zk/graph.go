@@ -51,7 +51,7 @@ type shape struct {
 	devices, cores int
 	only           []string
 	hosted         bool
-	// anywhere lets all devices take part, because those that were chosen are lost.
+	// anywhere lets all devices take part, after those that were chosen were lost.
 	anywhere bool
 	// urgency is added to the priority of every task.
 	urgency int

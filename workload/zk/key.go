@@ -107,7 +107,7 @@ type Keys struct {
 	Circuit   *cs.R1CS
 	Proving   *groth16.ProvingKey
 	Verifying *groth16.VerifyingKey
-	// ForTests says that one program made the keys, which could prove with them what is not so.
+	// ForTests says that one program made the keys: whoever ran it could prove false statements with them.
 	ForTests bool
 }
 

@@ -373,8 +373,9 @@ func (d *device) shut() error {
 	return errors.Join(err, d.api.do(f, &d.api.ctxRelease, uintptr(d.num)))
 }
 
-// loadLimit is the longest time for which the driver is taken to compile, which is work of the
-// processor: the largest of weft's kernels take 5 s on an H200's machine.
+// loadLimit is the time after which a driver that compiles is taken to hang. Compiling is work of the
+// processor, and the largest of weft's kernels take 5 s on an H200's machine: 2 minutes are for
+// processors that are busy or slower.
 const loadLimit = 2 * time.Minute
 
 // LastSeen tells when the owner last came round: one that does not is held up

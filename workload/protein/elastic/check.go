@@ -16,14 +16,14 @@ var ErrWrong = errors.New("not the modes of the network")
 // power of them, for 1500 about a second.
 const countRows = 1500
 
-// drawnFrom is the number of products from which on Check looks at sums of vectors instead of each one:
-// some ten seconds of one core. Tests set it.
+// drawnFrom is the number of products of numbers above which Check looks at random sums of vectors in place
+// of each one: they take some ten seconds of one core. Tests set it.
 var drawnFrom = 2e10
 
 // draws is the number of sums that are drawn.
 const draws = 4
 
-// isDrawn reports whether Check looks at sums of so many vectors.
+// isDrawn reports whether Check looks at random sums of the vectors, given their number, in place of each one.
 func (j *Job) isDrawn(vectors int) bool {
 	return float64(vectors)*(float64(j.matrix.Nonzeros())+float64(j.matrix.Rows())*float64(vectors)) > drawnFrom
 }
@@ -235,7 +235,7 @@ func (j *Job) Misses() []workload.Miss {
 	if j.matrix.Rows() > countRows || j.Unfinished() != nil {
 		missing = 1
 	}
-	// Of an error of a hundred times what is allowed a sum shows less if its factor, which is uniform in
+	// An error of a hundred times the tolerance is missed by a sum in which its factor, which is uniform in
 	// (-1, 1), is below a hundredth.
 	wrong := 0.0
 	if j.isDrawn(j.width) {

@@ -54,7 +54,7 @@ func TestCheckDrawn(t *testing.T) {
 	}
 }
 
-// A network whose products would take very long is refused with how long, unless the steps are given.
+// A network whose products would take minutes is refused with the time, unless the steps are given.
 func TestMaxProducts(t *testing.T) {
 	defer func(was func(string, int64) error) { enough = was }(enough)
 	enough = func(string, int64) error { return nil }

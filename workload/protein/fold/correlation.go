@@ -49,7 +49,7 @@ type kept struct {
 	from   int     // the first
 	over   float64 // the statistical inefficiency of all replicas together, in rounds
 	walk   float64 // that of a replica by itself
-	latest int     // the last first round that was tried
+	latest int     // the largest value of from that was tried
 }
 
 // settle finds the rounds to keep by a value of each round and replica and the rung that it

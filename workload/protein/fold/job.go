@@ -54,13 +54,14 @@ const (
 	middleBeads = 160
 )
 
-// most is the number of contacts of each bead, on average, up to which a kernel for short chains has room.
-const most = 3
+// beadContacts is the largest mean number of contacts of a bead for which the kernels for short chains have room:
+// Links in fold.cu.
+const beadContacts = 3
 
 // kernel is the kernel for a chain.
 func (c counts) kernel() *graph.Kernel {
 	switch {
-	case c.beads <= twoBeads && c.contacts <= most*twoBeads:
+	case c.beads <= twoBeads && c.contacts <= beadContacts*twoBeads:
 		return twoKernel
 	case c.short():
 		return oneKernel
@@ -83,7 +84,7 @@ func (c counts) vulkanSteps() int {
 }
 
 // short reports whether a chain needs no workspace.
-func (c counts) short() bool { return c.beads <= oneBeads && c.contacts <= most*oneBeads }
+func (c counts) short() bool { return c.beads <= oneBeads && c.contacts <= beadContacts*oneBeads }
 
 // workspace is the bytes that a replica of a chain takes in the workspace.
 func (c counts) workspace() int64 {

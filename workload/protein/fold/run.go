@@ -447,8 +447,8 @@ func (r *Run) Folded(rounds int) []Frame {
 	return out
 }
 
-// Exchanges is how many pairs of replicas were asked to exchange temperatures, and how many did, without
-// the rounds in which a ladder was tuned.
+// Exchanges returns the numbers of pairs of replicas that were asked to exchange temperatures and that did,
+// without the rounds in which a ladder was tuned.
 func (r *Run) Exchanges() (asked, done int) { return int(r.asked[0]), int(r.asked[1]) }
 
 // Rate is the steps of replicas per second in the rounds that Do ran. The first round does not count,

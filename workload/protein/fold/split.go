@@ -204,7 +204,7 @@ func (q *part) add(i int, f vector) {
 func (q *part) forces() error {
 	q.f = slices.Grow(q.f[:0], 3*(q.hi-q.lo))[:3*(q.hi-q.lo)]
 	clear(q.f)
-	// Of each kind of term, those of up to so many beads that begin before the range may end in it.
+	// A term of some beads that begins fewer than that many beads before the range ends in it.
 	each := func(from, n, beads int, f func(t, i int)) {
 		first := q.first[from : from+n]
 		for t := sort.Search(n, func(t int) bool { return int(first[t]) > q.lo-beads }); t < n && int(first[t]) < q.hi; t++ {

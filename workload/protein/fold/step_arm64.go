@@ -8,7 +8,7 @@ import "github.com/weft-run/weft/internal/simd"
 //go:noescape
 func enterNEON(a *args, what int)
 
-// do does what the bits of what ask for.
+// do takes those parts of a step whose bits are set in what.
 func (a *args) do(what int) {
 	if use == simd.NEON {
 		enterNEON(a, what)

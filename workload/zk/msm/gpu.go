@@ -46,8 +46,8 @@ const (
 	threads    = 128
 )
 
-// listSums is the number of entries of a segment of later lists: few for short ones, where what a
-// thread does one after another takes longer than all of it.
+// listSums is the number of entries of a segment of later lists. Short lists have short segments, since
+// the additions that a thread makes one after another take most of their time.
 func listSums(entries int64) int {
 	if entries > 1<<18 {
 		return 32
@@ -58,7 +58,8 @@ func listSums(entries int64) int {
 // leastList is the smallest number of entries of such a segment.
 const leastList = 8
 
-// weighSums is the number of buckets of a segment that is weighed, for so many buckets in all windows.
+// weighSums is the number of buckets of a segment that is weighed, by the number of buckets of all windows: the
+// fewer there are, the more threads share them.
 func weighSums(buckets int) int {
 	if buckets >= 1<<17 {
 		return 16

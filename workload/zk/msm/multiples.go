@@ -33,16 +33,17 @@ func cutWindows(bits, multiples int) (width, count, last int) {
 	return bits, count, s - (count-1)*bits
 }
 
-// What a large GPU takes, an NVIDIA H200: seconds for a product of coordinates, of all of them and of
-// one after another, and for an addition of two sums after another. In G2 they take three times as long.
+// Times in seconds on an NVIDIA H200 in G1; in G2 they are three times as long. productTime is that of a
+// product of coordinates when all threads multiply. addTime and doubleTime are those of an addition and a
+// doubling of a sum that waits for the one before it.
 const (
 	productTime = 1.0 / 40e9
 	addTime     = 4e-6
 	doubleTime  = 2.5e-6
 )
 
-// gpuTime is the time that n points take on a large GPU, about: ten products for each digit of a
-// scalar and about fifty for each bucket, and what is done one after another.
+// gpuTime is the predicted time in seconds of a sum of n points on a large GPU: that of ten products for each
+// digit of a scalar and of fifty for each bucket, and of additions and doublings that follow one another.
 func gpuTime[P Point](n int64, width, multiples int) float64 {
 	width, count, _ := cutWindows(width, multiples)
 	buckets := 1 << (width - 1)
@@ -72,8 +73,8 @@ func windowBits[P Point](n int64, multiples int) int {
 }
 
 // mostMultiples is the largest number of multiples of a point, and tablePoints the largest number of
-// points that have any: those of more take seconds to compute, and less than a quarter of a sum's time
-// is won.
+// points that have any. Multiples of more points take seconds to compute, and save less than a quarter of
+// the time of a sum.
 const (
 	mostMultiples = 16
 	tablePoints   = 1 << 17
@@ -104,7 +105,7 @@ func Multiples[P Point](m *machine.Machine, n int) int {
 	return best
 }
 
-// PutTable is weft.Put of points with as many multiples of each, for [Sum].
+// PutTable puts points on devices as [weft.Put] does, with the given number of multiples of each, for [Sum].
 func PutTable[P Point](rt *weft.Runtime, name string, points []P, multiples int) (*weft.Data[P], error) {
 	if multiples > 1 {
 		points = table(points, multiples)
