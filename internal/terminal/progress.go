@@ -124,8 +124,12 @@ func (p *Progress) draw(now time.Time) {
 	fmt.Fprint(p.w, "\r\x1b[K"+progressLine(p.what, p.unit, p.done, p.total, p.last.Sub(p.begin), now.Sub(p.last), p.part, left))
 }
 
-// barColumns is the length of a bar; it leaves 59 columns for text and figures.
-const barColumns = 20
+// barColumns is the length of a bar; it leaves 59 columns for text and figures. Beside a long
+// text it is shorter, down to barLeast.
+const (
+	barColumns = 20
+	barLeast   = 5
+)
 
 // Bar draws a part, from 0 to 1, as a bar of some columns.
 func Bar(part float64, columns int) string {
@@ -148,21 +152,28 @@ func progressLine(what, unit string, done, total int, took, since time.Duration,
 	if part = min(part, 0.99); done == total { // never 1 while it is not done
 		part, left = 0, 0
 	}
-	tail := fmt.Sprintf("  [%s] %d/%d", Bar((float64(done)+part)/float64(max(total, 1)), barColumns), done, total)
+	whole := (float64(done) + part) / float64(max(total, 1))
+	count, rate, rest := fmt.Sprintf(" %d/%d", done, total), "", ""
 	if done > 0 {
-		if rate := float64(done) / took.Seconds(); rate >= 1 {
-			tail += fmt.Sprintf("  %.3g %ss/s", rate, unit)
+		if r := float64(done) / took.Seconds(); r >= 1 {
+			rate = fmt.Sprintf("  %.3g %ss/s", r, unit)
 		} else {
-			tail += fmt.Sprintf("  %s a %s", Short(each), unit)
+			rate = fmt.Sprintf("  %s a %s", Short(each), unit)
 		}
 	}
 	if left >= 0 {
 		left += each * time.Duration(max(total-done-1, 0))
-		tail += "  about " + left.Round(time.Second).String() + " left"
+		rest = "  about " + left.Round(time.Second).String() + " left"
 	}
-	room := Width - 1 - utf8.RuneCountInString(tail)
-	if r := []rune(what); len(r) > room {
+	// A long text takes the place of the rate, then of a part of the bar, and then it is cut.
+	r := []rune(what)
+	room := Width - 1 - len("  []") - barColumns - utf8.RuneCountInString(count+rate+rest)
+	if len(r) > room {
+		room, rate = room+utf8.RuneCountInString(rate), ""
+	}
+	bar := barColumns - min(max(len(r)-room, 0), barColumns-barLeast)
+	if room += barColumns - bar; len(r) > room {
 		what = string(r[:max(room-1, 0)]) + "…"
 	}
-	return what + tail
+	return what + "  [" + Bar(whole, bar) + "]" + count + rate + rest
 }

@@ -72,6 +72,11 @@ func TestProgressLine(t *testing.T) {
 			t.Errorf("%+v is\n%q, want\n%q", c, got, c.want)
 		}
 	}
+	const text = "step 499000: Q 0.95 RMSD 12.3 best 10.1" // whole, in the place of the rate and a part of the bar
+	want := text + "  [#########.] 499/500  about 1m15s left"
+	if got := progressLine(text, "frame", 499, 500, 499*sec, 0, 0.5, 75*sec); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 	long := progressLine(strings.Repeat("é", 200), "simulation", 12345, 99999, time.Hour, 0, 0, -1)
 	if n := utf8.RuneCountInString(long); n >= Width {
 		t.Errorf("%d columns: %s", n, long)
