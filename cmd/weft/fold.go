@@ -232,7 +232,7 @@ func (f *folding) do(c *cobra.Command, rt *weft.Runtime, r *fold.Run) (*foldRepo
 			p.Add()
 		}
 		now, best := r.Lowest(round), seen.best
-		p.At("step %d: Q %.2f, RMSD %.1f, best %.1f", now.Step, now.Q, now.RMSD, best.RMSD)
+		p.At("step %d: Q %.2f RMSD %.1f best %.1f", now.Step, now.Q, now.RMSD, best.RMSD)
 	})
 	if errors.Is(err, fold.ErrSplit) {
 		return nil, fmt.Errorf("%w; run it without --split-chain, or with --split-chain=always", err)

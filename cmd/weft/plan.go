@@ -92,7 +92,11 @@ func newPlanOf(w catalog.Entry) *cobra.Command {
 			return err
 		}
 		if _, ok := job.(workload.Stateful); ok {
-			return terminal.Usagef("%s keeps state on devices, on which its graph depends: it cannot be planned; leave out what it is kept by, as --strategy", job.Name())
+			mend := ""
+			if c.Flags().Changed("strategy") {
+				mend = "; leave --strategy out"
+			}
+			return terminal.Usagef("%s keeps state on devices, on which its graph depends: it cannot be planned%s", job.Name(), mend)
 		}
 		return p.run(c, &toPlan{
 			name: w.Name, title: job.Name(), work: bench.WorkOf(job), runs: 1, parts: p.runs,

@@ -35,7 +35,9 @@ func newPlanFold() *cobra.Command {
 		Short: "Fold replicas of a protein chain",
 		Long: `Say what folding replicas of a protein chain would take and cost, as weft run
 fold does it, and how near to the native structure they are expected to come
-where that is known. What it needs is read from the graphs of that workload.
+where that is known. What it needs is read from the graphs of that workload. It
+plans more than weft run fold computes by default: 64 replicas of 1000000 steps
+at temperatures 0.6 to 1.1, unless flags say otherwise.
 
 --residues is a helix of any length that stands in for a structure: it has fewer
 contacts than real ones, which is a tenth of the work. --classes plans a chain
