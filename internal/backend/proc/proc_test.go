@@ -434,7 +434,7 @@ func (r *rig) state(i int) engine.DeviceState {
 // memory: their task fails after three losses and says what these were, and the device
 // works on. Each change of the device's state is logged once.
 func TestKernelsThatKill(t *testing.T) {
-	for bad, hang := range map[string]time.Duration{"crash": 0, "stop": 600 * time.Millisecond, "eat": 0} {
+	for bad, hang := range map[string]time.Duration{"crash": 0, "stop": 2 * time.Second, "eat": 0} {
 		t.Run(bad, func(t *testing.T) {
 			r := start(t, proc.Options{Hang: hang}, engine.Options{})
 			_, _, err := r.run(t, one(t, bad, 100, 0), make([]byte, 100))
