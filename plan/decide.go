@@ -107,7 +107,6 @@ func Decide(r Request, c *Catalogue, p Predictor) (*Decision, error) {
 		return nil, fmt.Errorf("%w: machines may be rented and the catalogue is nil; Shipped returns one", ErrRequest)
 	}
 	w := &weighing{Request: r, predictor: p, known: make(map[place]Estimate), unfit: make(map[string]string)}
-	defer w.free()
 	w.local()
 	if r.Rent {
 		if err := w.rented(c); err != nil {
@@ -161,9 +160,8 @@ type weighing struct {
 	predictor Predictor
 	known     map[place]Estimate // answers of the predictor
 	options   []*Option
-	slabs     []*slab // memory of choices
-	choices   int     // of slabs that are taken
-	tried     split   // the one that is looked at while splits are searched
+	slab      []choice // memory for the next options
+	tried     split    // the one that is looked at while splits are searched
 	offers    int
 	pruned    int
 	unfit     map[string]string // reason by machine

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"sync"
 )
 
 // Kinds of options.
@@ -361,27 +360,14 @@ type choice struct {
 	split  split
 }
 
-// slab is memory for choices: there are hundreds in a decision.
-type slab [16]choice
-
-// slabs are those of decisions that were made, since what is shown of these is copied.
-var slabs = sync.Pool{New: func() any { return new(slab) }}
-
-// choice returns memory for a choice, which has any content.
+// choice returns memory for a choice. They are made in slabs: there are hundreds in a decision.
 func (w *weighing) choice() *choice {
-	if w.choices == len(w.slabs)*len(slab{}) {
-		w.slabs = append(w.slabs, slabs.Get().(*slab))
+	if len(w.slab) == 0 {
+		w.slab = make([]choice, 16)
 	}
-	c := &w.slabs[w.choices/len(slab{})][w.choices%len(slab{})]
-	w.choices++
+	c := &w.slab[0]
+	w.slab = w.slab[1:]
 	return c
-}
-
-// free gives memory of choices back.
-func (w *weighing) free() {
-	for _, s := range w.slabs {
-		slabs.Put(s)
-	}
 }
 
 // add adds the option in which a rental does some parts.
@@ -428,7 +414,7 @@ func (w *weighing) shown(o *Option) Option {
 		o.Seconds, o.ends = latest(o.ends, 0.5), nil
 	}
 	if o.Spot != nil {
-		spot := *o.Spot // since the slab is used again
+		spot := *o.Spot // which keeps no slab in memory
 		o.Spot = &spot
 	}
 	return *o
