@@ -92,6 +92,11 @@ func (k *keeping) keep() weft.Keep {
 	if k.params != nil {
 		params = k.params()
 	}
+	// RunStages has a parameter "graph" of its own.
+	if of, ok := params["graph"]; ok {
+		delete(params, "graph")
+		params["--graph"] = of
+	}
 	return weft.Keep{Name: keptName, Params: params}
 }
 

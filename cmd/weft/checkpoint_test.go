@@ -234,6 +234,19 @@ func TestCheckpointGraph(t *testing.T) {
 	}
 }
 
+// A workload with a flag --graph can be kept; with another graph it is not resumed.
+func TestCheckpointFlagGraph(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "c")
+	ranks := func(graph string, more ...string) []string {
+		return append([]string{"run", "network", "--graph", graph, "--checkpoint", dir, "--devices", "cpu", "--calibrate", "off", "--cache-dir", "off"}, more...)
+	}
+	works(t, ranks("karate")...)
+	works(t, ranks("karate", "--resume")...)
+	if code, _, stderr := runWeft(ranks("davis", "--resume")...); code != 2 || !strings.Contains(stderr, "--graph is karate there and davis here") {
+		t.Errorf("another graph: status %d, %s", code, stderr)
+	}
+}
+
 // After an interrupt the report says what is kept and how to go on.
 func TestInterruptedReport(t *testing.T) {
 	for want, r := range map[string]keptReport{
