@@ -19,9 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/consensys/gnark-crypto/ecc"
-	"github.com/consensys/gnark/backend/groth16"
-	"github.com/consensys/gnark/backend/witness"
+	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
+	groth16 "github.com/consensys/gnark/backend/groth16/bn254"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
@@ -75,24 +74,15 @@ func clientAt(t testing.TB, address string) *api.Client {
 // gnarkAccepts has gnark read a key and a proof from their bytes, and verify.
 func gnarkAccepts(t testing.TB, key []byte, p api.Proof, public int) error {
 	t.Helper()
-	vk, proof := groth16.NewVerifyingKey(ecc.BN254), groth16.NewProof(ecc.BN254)
+	var vk groth16.VerifyingKey
+	var proof groth16.Proof
 	if _, err := vk.ReadFrom(bytes.NewReader(key)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := proof.ReadFrom(bytes.NewReader(p.Proof)); err != nil {
 		t.Fatal(err)
 	}
-	w, err := witness.New(ecc.BN254.ScalarField())
-	if err != nil {
-		t.Fatal(err)
-	}
-	one := make(chan any, 1)
-	one <- public
-	close(one)
-	if err := w.Fill(1, 0, one); err != nil {
-		t.Fatal(err)
-	}
-	return groth16.Verify(proof, vk, w)
+	return groth16.Verify(&proof, &vk, fr.Vector{fr.NewElement(uint64(public))})
 }
 
 // A proof comes back over HTTP, and gnark accepts it.
