@@ -4,9 +4,15 @@ package proc_test
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
@@ -30,6 +36,25 @@ func alone(t *testing.T, on string) *graph.Graph {
 	return g
 }
 
+// isStopped reports whether all threads of a process are stopped.
+func isStopped(t *testing.T, pid int) bool {
+	t.Helper()
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(stats) == 0 {
+		t.Fatalf("process %d is not there: %v", pid, err)
+	}
+	for _, name := range stats {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return false
+		}
+		if _, after, _ := strings.Cut(string(b), ") "); !strings.HasPrefix(after, "T") {
+			return false
+		}
+	}
+	return true
+}
+
 // While a keeper that is stopped is asked for memory, other devices go on.
 func TestStoppedKeeper(t *testing.T) {
 	r := start(t, proc.Options{}, engine.Options{}, cpu.New(cpu.Options{Cores: 1, Funcs: funcs}))
@@ -37,6 +62,13 @@ func TestStoppedKeeper(t *testing.T) {
 	keeper := proc.Pids("keeper")[0]
 	if err := syscall.Kill(keeper, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
+	}
+	// On another core it goes on until the signal has reached it.
+	for until := time.Now().Add(time.Minute); !isStopped(t, keeper); {
+		if time.Now().After(until) {
+			t.Fatal("the keeper is not stopped after a minute")
+		}
+		runtime.Gosched()
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -51,7 +83,8 @@ func TestStoppedKeeper(t *testing.T) {
 	}
 	select {
 	case err := <-ended:
-		t.Errorf("the run that needs the keeper has ended: %v", err)
+		_ = syscall.Kill(keeper, syscall.SIGCONT)
+		t.Fatalf("the run that needs the keeper has ended: %v", err)
 	default:
 	}
 	if !slices.Contains(proc.Pids("keeper"), keeper) {
