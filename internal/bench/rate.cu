@@ -1,6 +1,7 @@
 // Kernels that measure multiplications a second: of words, and of scalars of BN254.
 #include "../../workload/zk/field/fr.cuh"
 
+//params: rateParams
 struct Params {
 	unsigned rounds;
 };
