@@ -80,7 +80,7 @@ func TestSuiteTells(t *testing.T) {
 		name := c.Name()
 		// What takes minutes, a server or processes of its own is measured by itself, and the help of
 		// the suite says so.
-		alone := slices.Contains([]string{"checkpoint", "domains", "migrate", "predict", "serve", "verify"}, name)
+		alone := slices.Contains([]string{"checkpoint", "domains", "migrate", "predict", "serve", "verify", "zk"}, name)
 		if names[name] == alone && !slices.Contains([]string{"scaling", "suite", "compare"}, name) {
 			t.Errorf("benchmark %s is in the suite: %v", name, names[name])
 		}

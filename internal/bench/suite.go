@@ -77,7 +77,7 @@ complete.
 It takes some minutes. Run it on a machine that does nothing else: where other
 programs used its cores meanwhile, that is told beside the figures. Left out,
 for they take long or need processes or a server: checkpoint, domains, migrate,
-predict, serve, verify.`,
+predict, serve, verify, zk.`,
 		Example:           `  weft bench suite --html out.html`,
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
