@@ -80,7 +80,8 @@ func (v *Knowledge) busy() bool {
 	return slices.ContainsFunc(v.Devices, func(d engine.DeviceStatus) bool { return d.Queued > 0 || d.Taken > 0 })
 }
 
-// maxHalvings is how often the ranges of tasks are halved to fit in memory.
+// maxHalvings is the largest number of times that ranges of tasks are halved to fit in memory. Six
+// make 64 tasks of one; work that needs more is refused.
 const maxHalvings = 6
 
 // build cuts each device's range into tasks, has the graph of them built and predicts it

@@ -67,7 +67,7 @@ func waitDeep(word *atomic.Uint32, n uint32, depth int, d time.Duration) byte {
 	}
 }
 
-// Wait returns at once where the word holds something else, and after its time where nobody wakes it.
+// Wait returns at once if the word has another value, and otherwise when its time is up.
 func TestWaitEnds(t *testing.T) {
 	var word atomic.Uint32
 	word.Store(7)

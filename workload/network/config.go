@@ -79,8 +79,8 @@ type Config struct {
 	Undirected bool
 	Nodes      int // of R-MAT, or points
 	Edges      int // of R-MAT for each node; 0 means 16
-	// Steps is the most steps of k-medoids and of a run of PageRank; 0 means 8 and 64. Rank goes on
-	// until the residual is below Tolerance, and looks at it after so many steps.
+	// Steps is the largest number of steps of k-medoids and of a run of PageRank; 0 means 8 and 64.
+	// Rank runs Steps steps again and again until the residual is below Tolerance.
 	Steps int
 	// Damping of PageRank is the probability to follow an edge; 0 means 0.85.
 	Damping float64

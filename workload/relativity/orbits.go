@@ -165,7 +165,7 @@ type path struct {
 	fell         float64
 }
 
-// newPath is where a particle begins.
+// newPath returns the path of a particle before its first step.
 func newPath(in []float64) path {
 	p := path{state: state{in[0], in[1], 0}, l: in[2], h: in[3]}
 	p.first = energy2(p.state, p.l*p.l)

@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// layout is what is left of a text in gnark's binary format. gnark makes room for as many elements as a list
-// says that it has before it reads them, and what is too much memory ends the program: a text is read
-// when it has room for all that it says is there.
+// layout reads the lengths in gnark's binary format, without the elements. gnark allocates a list by the
+// length that stands before it, so that a false length can use up the memory, which ends the program.
+// gnark is given the bytes only if they are as many as their lengths say.
 type layout struct {
 	left  []byte
 	short bool // the text ended early, or has a number that none of the kind has

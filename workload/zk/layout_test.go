@@ -105,7 +105,7 @@ func TestLongLists(t *testing.T) {
 	}
 }
 
-// A witness is made of values without copies of them that nobody clears.
+// Making a witness leaves no copies of its values in memory.
 func TestWitnessCopies(t *testing.T) {
 	values := make([]fr.Element, 1000)
 	for i := range values {
