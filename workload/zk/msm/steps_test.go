@@ -23,8 +23,8 @@ func compared[P Point](t *testing.T, rt *weft.Runtime, n, bits, multiples int, o
 		s.Scalars = b.Data(graph.Data{Name: "scalars", Bytes: scalarBytes * int64(n), Input: true})
 		s.Sums = b.Data(graph.Data{Name: "sums", Bytes: SumsBytes[P](n), Output: true})
 		ranges := []sched.Range{{Lo: 0, Hi: int64(n)}}
-		if n > 100 {
-			ranges = []sched.Range{{Lo: 0, Hi: 64}, {Lo: 64, Hi: int64(n)}}
+		if at := max(64, Align(n)); n > 100 {
+			ranges = []sched.Range{{Lo: 0, Hi: at}, {Lo: at, Hi: int64(n)}}
 		}
 		if err := s.Add(&b, ranges); err != nil {
 			t.Fatal(err)
