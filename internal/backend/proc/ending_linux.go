@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,23 +24,30 @@ import (
 // milliseconds after others.
 const sentinels = 3
 
-// showEnd has the reader of a ring see the end of this process early, from a moment on. Where the
-// system cannot do what it takes, the reader learns of it from the socket.
-func (r *ring) showEnd() {
+// showEnd has the reader of a ring see the end of this process early, from when the channel is
+// closed. Where the system cannot do what it takes, the reader learns of it from the socket.
+func (r *ring) showEnd() <-chan struct{} {
+	shown := make(chan struct{})
 	go func() {
-		if membarrier(barrierRegister) != nil { // it takes some milliseconds
+		defer close(shown)
+		if membarrier(barrierRegister) != nil {
 			return
 		}
+		var ready sync.WaitGroup
+		ready.Add(sentinels)
 		for range sentinels {
 			go func() {
 				runtime.LockOSThread()
 				futex.ClearAtEnd(&r.h.awake)
+				ready.Done()
 				for {
 					_, _ = unix.Poll(nil, -1) // until the process ends
 				}
 			}()
 		}
+		ready.Wait()
 	}()
+	return shown
 }
 
 // Commands of membarrier(2): the first interrupts all processes that have given the second, on

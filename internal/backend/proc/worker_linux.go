@@ -30,7 +30,8 @@ type worker struct {
 	dev    driver.Device
 	mem    []byte // the arena
 	board  *driver.Board
-	warm   bool // page-lock memory before it is used
+	warm   bool            // page-lock memory before it is used
+	shown  <-chan struct{} // see showEnd
 
 	commands, completions *ring
 	asks                  chan func()
@@ -78,8 +79,8 @@ func work(makers map[string]Maker) error {
 	if err != nil {
 		return err
 	}
-	completions.showEnd()
 	w := &worker{
+		shown:  completions.showEnd(),
 		makers: makers, conn: c, log: slog.New(&sender{c: c}), commands: commands, completions: completions,
 		asks: make(chan func(), 16), kernels: make(map[uint32]*graph.Kernel), tasks: make(map[string]*graph.Task),
 		got: make([]driver.Completion, 256),
@@ -159,6 +160,9 @@ func (w *worker) ask(m *message, fd int) (err error) {
 		}
 		return nil
 	case askAttach:
+		// The kernel registers a process when each core has switched threads, up to 30 ms after it
+		// was asked, and a process that is killed before cannot end until then.
+		<-w.shown
 		if w.board, err = arena.JoinBoard(w.mem, m.Board, fd, m.Member); err != nil {
 			return err
 		}
