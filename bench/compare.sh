@@ -6,7 +6,7 @@
 #   RUNS=3 bench/compare.sh COMMIT      a quicker look
 #   LIMIT=1.05 bench/compare.sh COMMIT  and fail where a median is larger by more
 #   bench/compare.sh -build DIR COMMIT  only build the benchmarks, into DIR
-#   bench/compare.sh -run DIR           run those, on a machine that has no Go
+#   bench/compare.sh -run DIR           run those, on a machine without Go that has bench/table.sh
 #
 # A machine with eight cores or more runs the four suites side by side, on two cores each.
 #
@@ -15,6 +15,7 @@
 # slower. A difference within the scatter says nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source bench/table.sh
 
 usage() { sed -n '2,/^$/s/^# \{0,1\}//p' bench/compare.sh >&2; exit 2; }
 mode=both scratch=
@@ -62,9 +63,7 @@ scratch=$(cd "$scratch" && pwd)
 
 echo "command: RUNS=$runs bench/compare.sh"
 cat "$scratch/what"
-echo "machine: $(nproc) × $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
-echo "load: $(cut -d ' ' -f 1-3 /proc/loadavg)"
-echo
+machine
 
 # measure SUITE WHICH appends a run's figures to the raw ones of the suite.
 measure() {

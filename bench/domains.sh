@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The domains on an NVIDIA GPU, where there is no Go. It needs Python with PyTorch, and carries
-# a binary:
+# a binary, bench/table.sh, bench/rates.py and itself:
 #
 #   CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/weft ./cmd/weft
 #   bench/domains.sh
@@ -18,53 +18,16 @@
 # ($OUT is ./out unless it is set). DEVICE=cpu and SMALL=1 try the script where there is no GPU.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+source bench/table.sh
 weft=$PWD/bin/weft device=${DEVICE:-cuda:0}
-OUT=${OUT:-out}
-mkdir -p "$OUT"
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-export XDG_CACHE_HOME=$scratch/cache
-rows=$scratch/rows
-: >"$rows"
+begin
+versions
 
 if [[ -n ${SMALL:-} ]]; then
 	count=65536 bodies=2048 bodysteps=2 scale=12 k=5 n=15 memory=64MiB times=1
 else
 	count=16777216 bodies=65536 bodysteps=16 scale=20 k=10 n=30 memory=256MiB times=3
 fi
-
-# get prints the value of an expression of the JSON in a file, or nothing if it fails.
-get() {
-	python3 -c 'import json, statistics, sys
-d = json.load(open(sys.argv[1]))
-x = eval(sys.argv[2])
-print(f"{x:.4g}" if isinstance(x, float) else x)' "$1" "$2" 2>/dev/null
-}
-
-# row notes a figure beside its bar: name, bar, figure, a test of it.
-row() {
-	local verdict=short
-	if [[ -z $3 ]]; then
-		verdict=none
-	elif awk -v x="$3" "BEGIN { exit !(x + 0 $4) }"; then
-		verdict=pass
-	fi
-	printf '%s\t%s\t%s\t%s\n' "$1" "$2" "${3:--}" "$verdict" >>"$rows"
-}
-
-# note notes a figure that has no bar.
-note() { printf '%s\t\t%s\t\n' "$1" "${2:--}" >>"$rows"; }
-
-# of prints a formula's value, nothing if one of its numbers is missing: of 'a / b' a=1 b=2.
-of() {
-	local formula=$1 given=()
-	shift
-	for number; do
-		[[ -n ${number#*=} ]] || return 0
-		given+=(-v "$number")
-	done
-	awk "${given[@]}" "BEGIN { printf \"%.4g\", $formula }" 2>/dev/null
-}
 
 # run runs a workload within a minute and writes its report as JSON to a file.
 run() {
@@ -80,13 +43,8 @@ busy() {
 		run "$scratch/busy" "$@" --devices "$device" --check=false >&2
 		all+=("$(get "$scratch/busy" "d['devices'][0]['busy_seconds']")")
 	done
-	printf '%s\n' "${all[@]}" | python3 -c 'import statistics, sys
-x = [float(line) for line in sys.stdin if line.strip()]
-print(f"{statistics.median(x):.6g}" if x else "")'
+	median "${all[@]}"
 }
-
-nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader 2>/dev/null
-echo "$("$weft" --version), $(nproc) cores"
 
 echo "== right"
 if [[ $device == cuda* ]]; then
@@ -144,7 +102,7 @@ row "  % of the rate by fused multiply-adds" "≥ 40" "$(of '100 * r / f' "r=$ra
 for on in "$device" cpu; do
 	run "$scratch/sums.$on" enumerative --k $k --n $n --devices "$on" --check=false
 done
-wall="statistics.median(r['seconds'] for r in d['runs'][1:])"
+wall="median(r['seconds'] for r in d['runs'][1:])"
 there=$(get "$scratch/sums.$device" "$wall") here=$(get "$scratch/sums.cpu" "$wall")
 note "localisation on Gr($k,$n), seconds on $device" "$there"
 note "  on $(nproc) cores" "$here"
@@ -163,13 +121,4 @@ for kind in "float32 int32" "float32 int64" "float64 int32"; do
 	fi
 done
 
-{
-	echo
-	printf 'what\tbar\tfigure\tverdict\n' | cat - "$rows" | python3 -c '
-import sys
-rows = [line.rstrip("\n").split("\t") for line in sys.stdin]
-wide = [max(len(r[i]) for r in rows) for i in range(4)]
-for r in rows:
-    print("  ".join(c.ljust(w) for c, w in zip(r, wide)).rstrip())'
-	echo "$SECONDS s in all"
-} | tee "$OUT/domains.txt"
+table domains.txt

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Folding on an NVIDIA GPU, beside all cores of its machine, where there is no Go. It
-# carries binaries:
+# carries binaries, bench/table.sh and itself:
 #
 #   CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/weft ./cmd/weft
 #   CGO_ENABLED=0 go test -c -ldflags '-s -w' -tags gpu -o bin/fold.test ./workload/protein/fold
@@ -19,14 +19,10 @@
 # replicas of seed 1 are as independent of each other as one of each of 64 seeds.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+source bench/table.sh
 weft=$PWD/bin/weft device=${DEVICE:-cuda:0}
-OUT=${OUT:-out}
-mkdir -p "$OUT"
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-export XDG_CACHE_HOME=$scratch/cache
-rows=$scratch/rows
-: >"$rows"
+begin
+versions
 
 parts=${PARTS:-right folds melts fast}
 if [[ -n ${SMALL:-} ]]; then
@@ -35,42 +31,12 @@ else
 	many=1024 folding=2000000 walking=600000 medium=300000 melting=2000000 sample=1000 cuda64=600000 cuda1024=400000 cpu64=200000 cpu1024=20000 frame=5000 times=3
 fi
 
-# get prints what an expression comes to for the JSON in a file, nothing if it fails.
-get() {
-	python3 -c 'import json, sys
-d = json.load(open(sys.argv[1]))
-x = eval(sys.argv[2])
-print(f"{x:.4g}" if isinstance(x, float) else x)' "$1" "$2" 2>/dev/null
-}
-
-# row notes a figure beside its bar: name, bar, figure, a test of it.
-row() {
-	local verdict=short
-	if [[ -z $3 ]]; then
-		verdict=none
-	elif awk -v x="$3" "BEGIN { exit !(x + 0 $4) }"; then
-		verdict=pass
-	fi
-	printf '%s\t%s\t%s\t%s\n' "$1" "$2" "${3:--}" "$verdict" >>"$rows"
-}
-
-# note notes a figure that has no bar.
-note() { printf '%s\t\t%s\t\n' "$1" "${2:--}" >>"$rows"; }
-
 # fold runs a folding of 1CRN within so many seconds and writes its report as JSON to a file.
 fold() {
 	local limit=$1 file=$2
 	shift 2
 	timeout "$limit" "$weft" run fold --json --calibrate=false "$@" >"$file" 2>"$file.err" || tail -n 3 "$file.err"
 }
-
-# median prints that of the numbers it is given, in millions.
-median() { printf '%s\n' "$@" | python3 -c 'import statistics, sys
-x = [float(line) for line in sys.stdin if line.strip()]
-print(f"{statistics.median(x) / 1e6:.4g}" if x else "")'; }
-
-nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader 2>/dev/null
-echo "$("$weft" --version), $(nproc) cores"
 
 right() {
 	echo "== right"
@@ -142,6 +108,9 @@ melts() {
 	done
 }
 
+# millions prints the median of its arguments, in millions.
+millions() { of 'm / 1e6' "m=$(median "$@")"; }
+
 fast() {
 	echo "== fast"
 	declare -A rates
@@ -158,7 +127,7 @@ fast() {
 	for replicas in 64 1024; do
 		# shellcheck disable=SC2086
 		local cuda cpu
-		cuda=$(median ${rates[cuda$replicas]}) cpu=$(median ${rates[cpu$replicas]})
+		cuda=$(millions ${rates[cuda$replicas]}) cpu=$(millions ${rates[cpu$replicas]})
 		note "1CRN, $replicas replicas, Msteps/s on $device" "$cuda"
 		note "  on $(nproc) cores" "$cpu"
 		# In units of the model, of about a picosecond.
@@ -169,7 +138,7 @@ fast() {
 			note "  % of the GPU's float64 instructions" "$(awk -v a="$cuda" 'BEGIN { if (a) printf "%.3g", 100 * a * 1e6 * 33e3 / (132 * 64 * 1.98e9) }')"
 			# shellcheck disable=SC2086
 			local short
-			short=$(median ${rates[short1024]})
+			short=$(millions ${rates[short1024]})
 			note "  with frames of 1,000 steps, Msteps/s" "$short"
 			row "  times the cores" "≥ 20" "$(ratio "$short" "$cpu")" ">= 20"
 		else
@@ -178,21 +147,9 @@ fast() {
 	done
 }
 
-# ratio prints that of two numbers.
-ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (a > 0 && b > 0) printf "%.3g", a / b }'; }
-
 for part in $parts; do
 	$part
 	echo "$SECONDS s"
 done
 
-{
-	echo
-	printf 'what\tbar\tfigure\tverdict\n' | cat - "$rows" | python3 -c '
-import sys
-rows = [line.rstrip("\n").split("\t") for line in sys.stdin]
-wide = [max(len(r[i]) for r in rows) for i in range(4)]
-for r in rows:
-    print("  ".join(c.ljust(w) for c, w in zip(r, wide)).rstrip())'
-	echo "$SECONDS s in all"
-} | tee "$OUT/fold.txt"
+table fold.txt

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All figures of an NVIDIA GPU, beside their bars and their peers, on a machine that
-# has neither Go nor a toolkit. It carries binaries:
+# has neither Go nor a toolkit. It carries binaries, bench/table.sh, bench/ptx.py and itself:
 #
 #   CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/weft ./cmd/weft
 #   CGO_ENABLED=0 go test -c -ldflags '-s -w' -tags gpu -o bin/cuda.test ./internal/backend/cuda
@@ -26,6 +26,7 @@
 # stand-in of internal/backend/cuda/testdata.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+source bench/table.sh
 weft=$PWD/bin/weft
 
 if [[ -n ${SMALL:-} ]]; then
@@ -38,32 +39,6 @@ fi
 
 # limit runs a command for so many seconds at most. It ends with its part, too.
 limit() { timeout --foreground "$@"; }
-
-# get prints what an expression comes to for the JSON in a file, nothing if it fails.
-get() {
-	python3 -c 'import json, sys
-from statistics import median
-d = json.load(open(sys.argv[1]))
-x = eval(sys.argv[2])
-print(f"{x:.4g}" if isinstance(x, float) else x)' "$1" "$2" 2>/dev/null
-}
-
-# row notes a figure beside its bar: name, bar, figure, a test of it, peer.
-row() {
-	local verdict=short
-	if [[ -z $3 ]]; then
-		verdict=none
-	elif awk -v x="$3" "BEGIN { exit !(x + 0 $4) }"; then
-		verdict=pass
-	fi
-	printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "${3:--}" "${5:--}" "$verdict" >>"$rows"
-}
-
-# ratio prints a / b, nothing when either is missing.
-ratio() { [[ -n $1 && -n $2 ]] && awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.3g", a / b }'; }
-
-# of prints a / b in percent.
-of() { [[ -n $1 && -n $2 ]] && awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.1f", 100 * a / b }'; }
 
 conformance() {
 	(cd internal/backend/cuda && limit 120 ../../../bin/cuda.test -test.timeout 110s >"$scratch/cuda" 2>&1; echo $? >"$scratch/cuda.rc") &
@@ -159,7 +134,7 @@ gemm() {
 		best=$(get "$j" "[r for r in d if r['precision'] == '$p'][0]['best_tflops']")
 		theirs=$(get "$scratch/peer" "d['median']")
 		if [[ $p == fp32 || $p == tf32 ]]; then
-			row "product $size, $p, % of PyTorch" "≥ 97" "$(of "$ours" "$theirs")" ">= 97" "$ours of $theirs TFLOP/s, best $best of $(get "$scratch/peer" "d['best']")"
+			row "product $size, $p, % of PyTorch" "≥ 97" "$(percent "$ours" "$theirs")" ">= 97" "$ours of $theirs TFLOP/s, best $best of $(get "$scratch/peer" "d['best']")"
 		else
 			row "product $size, $p, TFLOP/s" "" "$ours" "> 0" "PyTorch ${theirs:--}"
 		fi
@@ -176,7 +151,7 @@ gemm() {
 		theirs=$(awk -v a="$(get "$scratch/one" "d['median']")" -v b="$(get "$scratch/two" "d['median']")" 'BEGIN { if (a && b) print a + b }')
 	fi
 	ours=$(get "$j.2" "d[0]['tflops']")
-	row "product $size, fp32, cuda:0/2, % of two processes" "≥ 95" "$(of "$ours" "$theirs")" ">= 95" "$ours of ${theirs:--} TFLOP/s"
+	row "product $size, fp32, cuda:0/2, % of two processes" "≥ 95" "$(percent "$ours" "$theirs")" ">= 95" "$ours of ${theirs:--} TFLOP/s"
 }
 
 # busy prints the milliseconds the devices' kernels took in the last of several
@@ -203,7 +178,7 @@ kernels() {
 	ms=$(busy conv --batch 32 --channels 64 --height $image --width $image --filters 64)
 	local cudnn
 	cudnn=$(awk -F '\t' '$1 ~ /^conv 32×64×128×128/ && match($5, /[0-9.]+ ms/) { print substr($5, RSTART, RLENGTH - 3); exit }' "$alone")
-	row "conv 32×64×$image×$image, % of cuDNN" "≥ 90" "$(of "$cudnn" "$ms")" ">= 90" "$ms of ${cudnn:--} ms, $(by "conv 32×64×128")"
+	row "conv 32×64×$image×$image, % of cuDNN" "≥ 90" "$(percent "$cudnn" "$ms")" ">= 90" "$ms of ${cudnn:--} ms, $(by "conv 32×64×128")"
 }
 
 merkle() {
@@ -249,14 +224,8 @@ for part in "$@"; do
 		exit 2
 	fi
 done
-OUT=${OUT:-out}
-mkdir -p "$OUT"
+begin
 log=$OUT/gpu.log
-: >"$log"
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-rows=$scratch/rows
-: >"$rows"
 cat >"$scratch/peer.py" <<'PY'
 """Has PyTorch multiply as weft bench product does: such numbers, bursts of ten after
 four for warming up, ten of them or as many as fit between two times."""
@@ -287,28 +256,17 @@ print(json.dumps({"median": statistics.median(rates), "best": max(rates)}))
 PY
 torch=
 python3 -c 'import torch; torch.zeros(1, device="cuda")' 2>/dev/null && torch=yes
-# What is measured about devices is measured here and now.
-export scratch rows torch XDG_CACHE_HOME=$scratch/cache PYTHONUNBUFFERED=1
+export scratch rows torch PYTHONUNBUFFERED=1
 {
-	nvidia-smi --query-gpu=name,driver_version,power.limit --format=csv,noheader 2>/dev/null
-	"$weft" --version
-	echo "$(nproc) cores, PyTorch: ${torch:-no}; $(date -u)"
-} | tee -a "$log"
+	versions
+	echo "PyTorch: ${torch:-no}; $(date -u)"
+} | tee "$log"
 for part in "$@"; do
 	began=$SECONDS
 	echo "== $part" | tee -a "$log"
 	timeout -k 5 "${seconds[$part]}" bash bench/gpu.sh --part "$part" 2>&1 | tee -a "$log"
 	code=${PIPESTATUS[0]}
 	echo "   $((SECONDS - began)) s, status $code" | tee -a "$log"
-	((code == 0)) || printf '%s\t\t%s\t\tnone\n' "part $part" "status $code" >>"$rows"
+	((code == 0)) || row "part $part" "status 0" "$code" "== 0"
 done
-{
-	echo
-	printf 'what\tbar\tfigure\tpeer\tverdict\n' | cat - "$rows" | python3 -c '
-import sys
-rows = [line.rstrip("\n").split("\t") for line in sys.stdin]
-wide = [max(len(r[i]) for r in rows) for i in range(5)]
-for r in rows:
-    print("  ".join(c.ljust(w) for c, w in zip((r[0], r[1], r[2], r[4], r[3]), (wide[0], wide[1], wide[2], wide[4], wide[3]))).rstrip())'
-	echo "$SECONDS s in all"
-} | tee "$OUT/table.txt" | tee -a "$log"
+table table.txt | tee -a "$log"

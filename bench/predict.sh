@@ -7,6 +7,7 @@
 #   bench/predict.sh [-v] [WORKLOAD…]
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source bench/table.sh
 verbose=0
 if [[ ${1:-} == -v ]]; then
 	verbose=1
@@ -32,9 +33,6 @@ declare -A sizes=(
 workloads=("$@")
 ((${#workloads[@]})) || workloads=(gemm reduce conv merkle tropical automata landscape)
 
-# middle prints the median of numbers, one a line.
-middle() { sort -g | awk '{x[NR] = $1} END {if (NR) printf "%.1f", (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2}'; }
-
 for devices in cpu cpu/2; do
 	for w in "${workloads[@]}"; do
 		: >"$scratch/off"
@@ -50,7 +48,7 @@ for devices in cpu cpu/2; do
 				echo "  $w $size$(sed -n 's/^all//p' "$scratch/out")"
 			fi
 		done
-		printf '%-6s %-10s off by %5s %% in the median\n' "$devices" "$w" "$(middle <"$scratch/off")"
+		printf '%-6s %-10s off by %5s %% in the median\n' "$devices" "$w" "$(of x "x=$(median $(cat "$scratch/off"))")"
 	done
 done
 echo "load     $(cut -d' ' -f1-3 /proc/loadavg) when it ended"

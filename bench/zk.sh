@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Proofs on an NVIDIA GPU, beside gnark on all cores of its machine, where there is no Go. It
-# carries binaries:
+# carries binaries, bench/table.sh and itself:
 #
 #   CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/weft ./cmd/weft
 #   for p in msm ntt; do CGO_ENABLED=0 go test -c -ldflags '-s -w' -tags gpu -o bin/$p.test ./workload/zk/$p; done
@@ -15,14 +15,10 @@
 # try the script where there is no GPU.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+source bench/table.sh
 weft=$PWD/bin/weft device=${DEVICE:-cuda:0}
-OUT=${OUT:-out}
-mkdir -p "$OUT"
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-export XDG_CACHE_HOME=$scratch/cache
-rows=$scratch/rows
-: >"$rows"
+begin
+versions
 
 if [[ -n ${SMALL:-} ]]; then
 	points=5000 log=12 constraints=700 middle=4096 small="330 700"
@@ -32,31 +28,12 @@ fi
 pair=$device/2
 [[ $device == cpu ]] && pair=cpu/2
 
-# get prints the value of an expression of the rows in a file, or nothing if it fails. f(what, name)
-# is a figure of the first row of that name, in ms where it is a time.
-get() {
-	python3 -c 'import json, sys
-d = json.load(open(sys.argv[1]))
+# f(what, name) is a figure of the first row of that name, in ms where it is a time.
+definitions='
 def f(what, name, **where):
     r = [r for r in d if r["what"].startswith(what) and all(r.get(k) == v for k, v in where.items())][0]
     return 1e3 * r[name] if name.endswith("seconds") else r[name]
-x = eval(sys.argv[2])
-print(f"{x:.4g}" if isinstance(x, float) else x)' "$1" "$2" 2>/dev/null
-}
-
-# row notes a figure beside its bar: name, bar, figure, a test of it.
-row() {
-	local verdict=short
-	if [[ -z $3 ]]; then
-		verdict=none
-	elif awk -v x="$3" "BEGIN { exit !(x + 0 $4) }"; then
-		verdict=pass
-	fi
-	printf '%s\t%s\t%s\t%s\n' "$1" "$2" "${3:--}" "$verdict" >>"$rows"
-}
-
-# note notes a figure that has no bar.
-note() { printf '%s\t\t%s\t\n' "$1" "${2:--}" >>"$rows"; }
+'
 
 # bench measures for at most the given seconds and writes rows as JSON to the given file.
 bench() {
@@ -64,9 +41,6 @@ bench() {
 	shift 2
 	timeout "$((limit + 10))" "$weft" bench zk --json --timeout "${limit}s" "$@" >"$file" 2>"$file.err" || tail -n 3 "$file.err"
 }
-
-nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader 2>/dev/null
-echo "$("$weft" --version), $(nproc) cores"
 
 if [[ $device == cuda* ]]; then
 	echo "== right"
@@ -137,13 +111,4 @@ for stage in "transforms" "quotient" "sums in G1" "sums in G2" "sum of the quoti
 	note "  added ms" "$(get "$j" "f('groth16, from', 'added_seconds', lost_in='$stage')")"
 done
 
-{
-	echo
-	printf 'what\tbar\tfigure\tverdict\n' | cat - "$rows" | python3 -c '
-import sys
-rows = [line.rstrip("\n").split("\t") for line in sys.stdin]
-wide = [max(len(r[i]) for r in rows) for i in range(4)]
-for r in rows:
-    print("  ".join(c.ljust(w) for c, w in zip(r, wide)).rstrip())'
-	echo "$SECONDS s in all"
-} | tee "$OUT/zk.txt"
+table zk.txt
