@@ -8,13 +8,10 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -371,37 +368,6 @@ func TestInterrupted(t *testing.T) {
 	}
 	if _, err := os.Stat(file); err == nil {
 		t.Error("half a trace was left behind")
-	}
-}
-
-// The exit status after a signal is 128 and its number.
-func TestSignals(t *testing.T) {
-	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitTerminated} {
-		file := filepath.Join(t.TempDir(), "trace.json") // made when signals are handled
-		var stderr bytes.Buffer
-		c := exec.CommandContext(t.Context(), os.Args[0], "run", "gemm", "--size", "64", "--repeat", "2000000000", "--calibrate", "off", "--trace", file)
-		c.Env = append(os.Environ(), "WEFT_TEST_MAIN=1")
-		c.Stderr = &stderr
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			if _, err := os.Stat(file); err == nil {
-				break
-			}
-			if time.Now().After(end) {
-				c.Process.Kill()
-				c.Wait()
-				t.Fatalf("the command does not begin: %s", stderr.String())
-			}
-		}
-		if err := c.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
-		c.Wait()
-		if got := c.ProcessState.ExitCode(); got != want {
-			t.Errorf("after %v the status is %d, want %d; %s", sig, got, want, stderr.String())
-		}
 	}
 }
 

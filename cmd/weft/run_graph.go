@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,10 +57,10 @@ func graphFlags(c *cobra.Command, s *settings) {
 		}
 		defer func() {
 			for _, o := range r.outputs {
-				o.discard()
+				o.file.Close()
 			}
 		}()
-		if err := r.load(args[0]); err != nil {
+		if err := r.load(c, args[0]); err != nil {
 			return err
 		}
 		return r.run(c, args[0])
@@ -78,7 +78,7 @@ func namesFile(arg string) bool {
 
 // load reads the graph and its inputs and opens its outputs, so that mistakes are told
 // before anything is computed.
-func (r *graphRun) load(file string) (err error) {
+func (r *graphRun) load(c *cobra.Command, file string) (err error) {
 	base := filepath.Base(file)
 	if r.model, err = model.Load(model.Dir(filepath.Dir(file)), base, model.Limits{}); err != nil {
 		if at := (*graph.SyntaxError)(nil); errors.As(err, &at) {
@@ -96,7 +96,7 @@ func (r *graphRun) load(file string) (err error) {
 	if err := r.readInputs(); err != nil {
 		return terminal.Usage(err)
 	}
-	if err := r.openOutputs(); err != nil {
+	if err := r.openOutputs(c); err != nil {
 		return terminal.Usage(err)
 	}
 	return nil
@@ -157,7 +157,7 @@ func (r *graphRun) readInputs() error {
 }
 
 // openOutputs opens the files of outputs.
-func (r *graphRun) openOutputs() error {
+func (r *graphRun) openOutputs(c *cobra.Command) error {
 	files, err := r.pairs("out", r.outs)
 	if err != nil {
 		return err
@@ -180,32 +180,16 @@ func (r *graphRun) openOutputs() error {
 			return fmt.Errorf("--out %s=%s: the file must end in .npy, for NumPy's format, or in .bin, for the elements alone", p.Name, file)
 		}
 		o := &outputFile{port: p.Name, name: filepath.Clean(file), npy: filepath.Ext(file) == ".npy"}
-		if o.path, err = destination(file); err != nil {
-			return terminal.FileError(file, err)
+		if o.file, err = terminal.OpenOutput(c, file); err != nil {
+			return err
 		}
-		if same := slices.IndexFunc(r.outputs, func(q *outputFile) bool { return q.path == o.path }); same >= 0 {
+		same := slices.IndexFunc(r.outputs, func(q *outputFile) bool { return q.file.Path() == o.file.Path() })
+		r.outputs = append(r.outputs, o)
+		if same >= 0 {
 			return fmt.Errorf("--out %s=%s: %s is written there already", p.Name, file, r.outputs[same].port)
 		}
-		if err := o.create(); err != nil {
-			return terminal.FileError(file, err)
-		}
-		r.outputs = append(r.outputs, o)
 	}
 	return nil
-}
-
-// destination returns the one name of a file that is to be written: absolute, and that of
-// what a link leads to, which is replaced rather than the link.
-func destination(file string) (string, error) {
-	path, err := filepath.Abs(file)
-	if err != nil {
-		return "", err
-	}
-	if to, err := filepath.EvalSymlinks(path); err == nil {
-		return to, nil
-	}
-	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
-	return filepath.Join(folder, filepath.Base(path)), err
 }
 
 // memory holds the bytes that a run reads or writes for one input or output.
@@ -280,8 +264,8 @@ func (r *graphRun) run(c *cobra.Command, file string) error {
 	p.Finish()
 	if err == nil {
 		for _, o := range r.outputs {
-			if err := o.commit(mem[o.port].array); err != nil {
-				return terminal.FileError(o.name, err)
+			if err := o.write(mem[o.port].array); err != nil {
+				return err
 			}
 			rep.Files = append(rep.Files, o.name)
 		}
@@ -419,52 +403,20 @@ func rate(ops float64, took time.Duration) string {
 	return terminal.SI(ops/took.Seconds(), "OP/s")
 }
 
-// outputFile is a file that an output is written to. Until it is committed there is a
-// temporary file beside it, and what was in it stays.
+// outputFile is a file that an output is written to.
 type outputFile struct {
-	port, name string   // the name is as it was given
-	path       string   // see destination
-	npy        bool     // in NumPy's format
-	temp       *os.File // nil once it is committed or discarded
+	port, name string // the name is as it was given
+	npy        bool   // in NumPy's format
+	file       *terminal.Output
 }
 
-// create makes the temporary file.
-func (o *outputFile) create() (err error) {
-	if info, err := os.Stat(o.path); err == nil && !info.Mode().IsRegular() {
-		return errors.New("is no regular file; outputs replace a file")
-	}
-	o.temp, err = os.OpenFile(fmt.Sprintf("%s.%08x.tmp", o.path, rand.Uint32()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	return err
-}
-
-// commit writes an array and puts it in the place of what was there.
-func (o *outputFile) commit(a *model.Array) (err error) {
-	if o.npy {
-		err = a.WriteNPY(o.temp)
-	} else {
-		_, err = o.temp.Write(a.Bytes)
-	}
-	if err == nil {
-		err = o.temp.Sync()
-	}
-	if closed := o.temp.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(o.temp.Name(), o.path)
-	}
-	if err != nil {
-		_ = os.Remove(o.temp.Name()) // the first error says more
-	}
-	o.temp = nil
-	return err
-}
-
-// discard removes the temporary file of an output that was not committed.
-func (o *outputFile) discard() {
-	if o.temp != nil {
-		_ = o.temp.Close() // nothing in it is wanted
-		_ = os.Remove(o.temp.Name())
-		o.temp = nil
-	}
+// write writes an array in place of the content of the file.
+func (o *outputFile) write(a *model.Array) error {
+	return o.file.Replace(func(w io.Writer) error {
+		if o.npy {
+			return a.WriteNPY(w)
+		}
+		_, err := w.Write(a.Bytes)
+		return err
+	})
 }

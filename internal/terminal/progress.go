@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// Progress shows on one line of a terminal what is being done, a bar, the rate and
+// Progress shows on one line of a terminal a text about the work under way, a bar, the rate and
 // the time left. It shows nothing in the first second. A nil *Progress, as for an
 // output that is no terminal, does nothing.
 type Progress struct {
-	w     io.Writer
+	w     *os.File
 	unit  string
 	total int
 
@@ -41,11 +41,12 @@ const (
 // quiet is set, as for --json, or w is no terminal that takes control sequences, which
 // TERM=dumb denies. The caller calls Finish.
 func StartProgress(w io.Writer, quiet bool, unit string, total int) *Progress {
-	if quiet || !Interactive(w) || os.Getenv("TERM") == "dumb" {
+	f, ok := w.(*os.File)
+	if quiet || !ok || !Interactive(w) || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
 	now := time.Now()
-	p := &Progress{w: w, unit: unit, total: total, begin: now, last: now, left: -1, stop: make(chan struct{}), ended: make(chan struct{})}
+	p := &Progress{w: f, unit: unit, total: total, begin: now, last: now, left: -1, stop: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
 		t := time.NewTicker(progressEvery)
@@ -121,14 +122,18 @@ func (p *Progress) draw(now time.Time) {
 	if left >= 0 {
 		left = max(left-now.Sub(p.told), 0)
 	}
-	fmt.Fprint(p.w, "\r\x1b[K"+progressLine(p.what, p.unit, p.done, p.total, p.last.Sub(p.begin), now.Sub(p.last), p.part, left))
+	columns, _ := size(p.w)
+	fmt.Fprint(p.w, "\r\x1b[K"+progressLine(columns, p.what, p.unit, p.done, p.total, p.last.Sub(p.begin), now.Sub(p.last), p.part, left))
 }
 
-// barColumns is the length of a bar; it leaves 59 columns for text and figures. Beside a long
-// text it is shorter, down to barLeast.
 const (
+	// barColumns is the length of a bar; of 80 columns it leaves 59 for text and figures. Beside a
+	// long text the bar is shorter, down to barLeast.
 	barColumns = 20
 	barLeast   = 5
+	// textLeast is the number of columns that a text keeps, if it is that long, before the bar and the
+	// time left. It has room for "step 499000:".
+	textLeast = 12
 )
 
 // Bar draws a part, from 0 to 1, as a bar of some columns.
@@ -137,11 +142,10 @@ func Bar(part float64, columns int) string {
 	return strings.Repeat("#", full) + strings.Repeat(".", columns-full)
 }
 
-// progressLine returns the line, of less than 80 columns. took is how long the units
-// that are done took, since how long the unit under way has run, part how much of that
-// is done, and left how long the rest of it is estimated to take. If left is negative, it
-// is estimated from the units before.
-func progressLine(what, unit string, done, total int, took, since time.Duration, part float64, left time.Duration) string {
+// progressLine returns the line, of less than the given columns. took is the time that the units done took,
+// since the time that the unit under way has run, part the part of it that is done, and left the estimated
+// time for the rest of it. If left is negative, it is estimated from the units before.
+func progressLine(columns int, what, unit string, done, total int, took, since time.Duration, part float64, left time.Duration) string {
 	each := since + max(left, 0)
 	if done > 0 {
 		each = took / time.Duration(done)
@@ -165,15 +169,21 @@ func progressLine(what, unit string, done, total int, took, since time.Duration,
 		left += each * time.Duration(max(total-done-1, 0))
 		rest = "  about " + left.Round(time.Second).String() + " left"
 	}
-	// A long text takes the place of the rate, then of a part of the bar, and then it is cut.
-	r := []rune(what)
-	room := Width - 1 - len("  []") - barColumns - utf8.RuneCountInString(count+rate+rest)
-	if len(r) > room {
+	// A long text takes the place of the rate, and of a part of the bar. If it then has fewer than textLeast
+	// columns, the bar is left out, and then the time left.
+	text := utf8.RuneCountInString(what)
+	room := columns - 1 - len("  []") - barColumns - utf8.RuneCountInString(count+rate+rest)
+	if text > room {
 		room, rate = room+utf8.RuneCountInString(rate), ""
 	}
-	bar := barColumns - min(max(len(r)-room, 0), barColumns-barLeast)
-	if room += barColumns - bar; len(r) > room {
-		what = string(r[:max(room-1, 0)]) + "…"
+	length := barColumns - min(max(text-room, 0), barColumns-barLeast)
+	room += barColumns - length
+	bar := "  [" + Bar(whole, length) + "]"
+	if room < min(text, textLeast) {
+		room, bar = room+len(bar), ""
 	}
-	return what + "  [" + Bar(whole, bar) + "]" + count + rate + rest
+	if room < min(text, textLeast) {
+		room, rest = room+len(rest), ""
+	}
+	return Cut(Cut(what, max(room, 0))+bar+count+rate+rest, columns-1)
 }

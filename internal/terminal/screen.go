@@ -40,6 +40,9 @@ func (s *Screen) Resized() <-chan os.Signal { return s.resized }
 // Hung has an element when the terminal is gone.
 func (s *Screen) Hung() <-chan os.Signal { return s.hung }
 
+// Size returns the columns and rows of the terminal.
+func (s *Screen) Size() (columns, rows int) { return size(s.out) }
+
 // Show shows lines, as many and as much of each as there is room for.
 func (s *Screen) Show(lines []string) error {
 	columns, rows := s.Size()

@@ -34,10 +34,8 @@ func pty(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// A screen shows what fits, tells keys, and leaves the terminal as it was.
-func TestScreen(t *testing.T) {
-	t.Setenv("TERM", "xterm")
-	master, slave := pty(t)
+// watch reads a terminal. It returns a function that waits until the terminal has shown a text.
+func watch(t *testing.T, master *os.File) (sees func(text string)) {
 	var mu sync.Mutex
 	var seen strings.Builder
 	go io.Copy(writerFunc(func(p []byte) (int, error) {
@@ -45,21 +43,47 @@ func TestScreen(t *testing.T) {
 		defer mu.Unlock()
 		return seen.Write(p)
 	}), master)
-	sees := func(what string) {
+	return func(text string) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			mu.Lock()
-			ok := strings.Contains(seen.String(), what)
+			ok := strings.Contains(seen.String(), text)
 			all := seen.String()
 			mu.Unlock()
 			if ok {
 				return
 			}
 			if time.Now().After(end) {
-				t.Fatalf("%q is not in %q", what, all)
+				t.Fatalf("%q is not in %q", text, all)
 			}
 		}
 	}
+}
+
+// A line of progress fits into the terminal, also after its width has changed.
+func TestProgressWidth(t *testing.T) {
+	master, slave := pty(t)
+	sees := watch(t, master)
+	now := time.Now()
+	p := &Progress{w: slave, unit: "frame", total: 500, done: 499, what: "step 499000: Q 0.95 RMSD 12.3 best 10.1", begin: now.Add(-500 * time.Second), last: now, left: -1}
+	for columns, want := range map[uint16]string{
+		0:   "\rstep 499000: Q 0.95 RMSD 12.3 best 10.1  [############.] 499/500  about 1s left",
+		40:  "\rstep 499000: Q … 499/500  about 1s left",
+		120: "\rstep 499000: Q 0.95 RMSD 12.3 best 10.1  [###################.] 499/500  1 s a frame  about 1s left",
+	} {
+		if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: 24}); err != nil {
+			t.Fatal(err)
+		}
+		p.draw(now)
+		sees(strings.Replace(want, "\r", "\r\x1b[K", 1))
+	}
+}
+
+// A screen shows what fits, tells keys, and leaves the terminal as it was.
+func TestScreen(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	master, slave := pty(t)
+	sees := watch(t, master)
 	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 10, Row: 2}); err != nil {
 		t.Fatal(err)
 	}

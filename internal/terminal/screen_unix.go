@@ -71,9 +71,9 @@ func (s *Screen) read(in *os.File, stop <-chan struct{}, ended chan<- struct{}) 
 	}
 }
 
-// Size is that of the terminal, in columns and rows.
-func (s *Screen) Size() (columns, rows int) {
-	size, err := unix.IoctlGetWinsize(int(s.out.Fd()), unix.TIOCGWINSZ)
+// size returns the size of a terminal, 80 columns and 24 rows if it does not tell it.
+func size(f *os.File) (columns, rows int) {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil || size.Col == 0 || size.Row == 0 {
 		return Width, 24
 	}

@@ -68,18 +68,33 @@ func TestProgressLine(t *testing.T) {
 		{50, 100, 5 * sec, 0, 0, -1, "conv  [##########..........] 50/100  10 runs/s  about 5s left"},
 		{10, 10, sec, time.Minute, 0, -1, "conv  [####################] 10/10  10 runs/s  about 0s left"},
 	} {
-		if got := progressLine("conv", "run", c.done, c.total, c.took, c.since, c.part, c.left); got != c.want {
+		if got := progressLine(Width, "conv", "run", c.done, c.total, c.took, c.since, c.part, c.left); got != c.want {
 			t.Errorf("%+v is\n%q, want\n%q", c, got, c.want)
 		}
 	}
 	const text = "step 499000: Q 0.95 RMSD 12.3 best 10.1" // whole, in the place of the rate and a part of the bar
 	want := text + "  [#########.] 499/500  about 1m15s left"
-	if got := progressLine(text, "frame", 499, 500, 499*sec, 0, 0.5, 75*sec); got != want {
+	if got := progressLine(Width, text, "frame", 499, 500, 499*sec, 0, 0.5, 75*sec); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	long := progressLine(strings.Repeat("é", 200), "simulation", 12345, 99999, time.Hour, 0, 0, -1)
-	if n := utf8.RuneCountInString(long); n >= Width {
-		t.Errorf("%d columns: %s", n, long)
+	for columns, want := range map[int]string{
+		120: text + "  [###################.] 499/500  1 frames/s  about 1m15s left",
+		60:  "step 499000: Q 0.95 RMSD…  [####.] 499/500  about 1m15s left",
+		40:  "step 499000: … 499/500  about 1m15s left",
+		30:  "step 499000: Q 0.95 R… 499/500",
+		12:  "ste… 499/500",
+	} {
+		if got := progressLine(columns+1, text, "frame", 499, 500, 499*sec, 0, 0.5, 75*sec); got != want {
+			t.Errorf("in %d columns: %q, want %q", columns, got, want)
+		}
+	}
+	for columns := 1; columns < 200; columns++ {
+		for _, what := range []string{"", "conv", text, strings.Repeat("é", 200)} {
+			line := progressLine(columns, what, "simulation", 12345, 99999, time.Hour, 0, 0, -1)
+			if n := utf8.RuneCountInString(line); n > max(columns-1, 1) {
+				t.Errorf("%d columns of %d: %s", n, columns, line)
+			}
+		}
 	}
 	var p *Progress // of an output that is no terminal
 	p.At("x")
@@ -130,6 +145,9 @@ func TestReplace(t *testing.T) {
 	if all, err := os.ReadDir(filepath.Dir(file)); err != nil || len(all) > 0 {
 		t.Errorf("half a file was left behind: %v, %v", all, err)
 	}
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
 	if f, err = OpenOutput(&c, file); err != nil {
 		t.Fatal(err)
 	}
@@ -146,11 +164,12 @@ func TestReplace(t *testing.T) {
 	if f, err = OpenOutput(&c, file); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
+	// As it is for a process that is killed now.
+	if all, err := os.ReadDir(filepath.Dir(file)); err != nil || len(all) > 0 {
+		t.Errorf("opening left %v, %v", all, err)
 	}
-	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that nothing was written to was left behind: %v", err)
+	if err := errors.Join(f.Close(), f.Close()); err != nil {
+		t.Error(err)
 	}
 	if _, err := OpenOutput(&c, filepath.Join(t.TempDir(), "no", "such", "folder")); err == nil || strings.Contains(err.Error(), "open ") {
 		t.Errorf("a file in a folder that is not there is %v", err)
@@ -183,6 +202,37 @@ func TestReplaceLink(t *testing.T) {
 	}
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 || all[1].Type() != fs.ModeSymlink {
 		t.Errorf("the folder has %v, %v", all, err)
+	}
+}
+
+// A link to a file that is not there has the file made, when the output is written. One whose name leaves no
+// room for that of a temporary file is written all the same, and removed after an error.
+func TestReplaceMissing(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, link := filepath.Join(dir, strings.Repeat("x", 255)), filepath.Join(dir, "link")
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, fail := range []error{io.ErrShortWrite, nil} {
+		f, err := OpenOutput(&cobra.Command{}, link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Path() != file {
+			t.Errorf("the path is %s", f.Path())
+		}
+		if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
+			t.Errorf("opening left %v, %v", all, err)
+		}
+		if err := f.Replace(func(w io.Writer) error { _, _ = io.WriteString(w, "new"); return fail }); !errors.Is(err, fail) {
+			t.Errorf("%v, want %v", err, fail)
+		}
+		if got, err := os.ReadFile(file); (err == nil) != (fail == nil) || err == nil && string(got) != "new" {
+			t.Errorf("after %v the file holds %q, %v", fail, got, err)
+		}
 	}
 }
 

@@ -1,0 +1,125 @@
+package terminal
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+// Output is a file that a command writes at its end, or standard output.
+type Output struct {
+	name string
+	path string      // the regular file that is written, links resolved
+	mode fs.FileMode // its permissions
+	// stream is standard output, a pipe or a device, which is written directly; nil for a regular file.
+	stream io.Writer
+	opened *os.File // the pipe or device, until Close
+}
+
+// OpenOutput checks that a command can write a file at its end, by [Output.Replace], so that a file that
+// cannot be written is reported before anything is computed. Until then a regular file stays as it is, and
+// one that is not there is not made: a command that fails, is interrupted or killed leaves no empty file
+// and destroys no earlier result. The name "-" is standard output, which has nothing else then: the report
+// of the command goes to standard error. The caller calls Close.
+func OpenOutput(c *cobra.Command, file string) (*Output, error) {
+	o := &Output{name: file, path: file}
+	if file == "-" {
+		o.stream = c.OutOrStdout()
+		c.SetOut(c.ErrOrStderr())
+		return o, nil
+	}
+	_, err := os.Stat(file)
+	missing := errors.Is(err, fs.ErrNotExist)
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, FileError(file, err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		o.stream, o.opened = f, f
+		return o, nil
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return nil, FileError(file, err)
+	}
+	o.mode = info.Mode().Perm()
+	if absolute, err := filepath.Abs(file); err == nil {
+		o.path = absolute
+	}
+	if path, err := filepath.EvalSymlinks(o.path); err == nil { // a link stays one
+		o.path = path
+	}
+	if missing {
+		_ = os.Remove(o.path) // an empty file at worst
+	}
+	return o, nil
+}
+
+// Path returns the one name of a regular file: absolute, and that of the file which a link leads to.
+func (o *Output) Path() string { return o.path }
+
+// Replace writes the output in place of the file's content, and closes it. The old content stays until all
+// of the output is on the disk in a temporary file beside it, which takes its place; where none can be made,
+// the output is written into the file itself. Pipes and devices are written directly.
+func (o *Output) Replace(write func(w io.Writer) error) error {
+	var err error
+	if o.stream != nil {
+		err = write(o.stream)
+	} else if temp, e := os.CreateTemp(filepath.Dir(o.path), filepath.Base(o.path)+".*.tmp"); e == nil {
+		err = o.save(temp, write)
+	} else if f, e := os.OpenFile(o.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666); e == nil {
+		err = o.save(f, write)
+	} else {
+		err = e
+	}
+	if closed := o.Close(); err == nil {
+		err = closed
+	}
+	if err != nil && o.name != "-" {
+		return FileError(o.name, err)
+	}
+	return err
+}
+
+// save writes the output to an open file and closes it. A temporary file takes the place of the output; after
+// an error the file is removed.
+func (o *Output) save(f *os.File, write func(w io.Writer) error) error {
+	var err error
+	temporary := f.Name() != o.path
+	if temporary {
+		err = f.Chmod(o.mode)
+	}
+	if err == nil {
+		err = write(f)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil && temporary {
+		err = os.Rename(f.Name(), o.path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // the first error says more
+	}
+	return err
+}
+
+// Close closes a pipe or device. Closing it again does nothing.
+func (o *Output) Close() error {
+	f := o.opened
+	if f == nil {
+		return nil
+	}
+	o.opened = nil
+	return f.Close()
+}
