@@ -132,8 +132,8 @@ const (
 	barColumns = 20
 	barLeast   = 5
 	// textLeast is the number of columns that a text keeps, if it is that long, before the bar and the
-	// time left. It has room for "step 499000:".
-	textLeast = 12
+	// time left. It has room for "step 49900".
+	textLeast = 10
 )
 
 // Bar draws a part, from 0 to 1, as a bar of some columns.
