@@ -46,7 +46,7 @@ type rowKey struct {
 	size   int16
 }
 
-// row is what is known about a kernel at a size.
+// row is the knowledge about a kernel at a size.
 type row struct {
 	used     uint64
 	outcomes int

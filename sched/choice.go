@@ -34,7 +34,7 @@ func (c *Choice) Best() int {
 	return best
 }
 
-// Able returns how many shares can do the work alone.
+// Able returns the number of shares that can do the work alone.
 func (c *Choice) Able() (n int) {
 	for _, t := range c.Alone {
 		if t > 0 {

@@ -35,7 +35,7 @@ func (v *Situation) assign(t *Ready, d machine.DeviceID, transfer, runs time.Dur
 	return finish
 }
 
-// width returns how many lanes of a device the task takes.
+// width returns the number of lanes of a device that the task takes.
 func (t *Ready) width(dev *Device) int32 {
 	if t.Width == nil {
 		return 1
@@ -99,7 +99,7 @@ func (t *Ready) need(dev *Device) int64 {
 	return t.Need
 }
 
-// Free returns how much of the memory a device computes in is free.
+// Free returns the number of free bytes in the memory that a device computes in.
 func (v *Situation) Free(dev *Device) int64 {
 	if dev.HostMemory {
 		return dev.FreeBytes - v.HostUsed

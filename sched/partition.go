@@ -70,7 +70,7 @@ type Range struct{ Lo, Hi int64 }
 // Len returns the number of items.
 func (r Range) Len() int64 { return r.Hi - r.Lo }
 
-// Partition is how work was cut.
+// Partition is a division of work among devices.
 type Partition struct {
 	// Ranges has one range for each share; they cover the extent, do not
 	// overlap and may be empty.
@@ -82,7 +82,7 @@ type Partition struct {
 	// rate over the largest: 1 is perfect, and on equal devices it is the
 	// efficiency.
 	Balance float64
-	// BytesMoved is what travels to devices and back.
+	// BytesMoved is the number of bytes copied to devices and back.
 	BytesMoved int64
 	// Choice is what decided between one device and several, nil where the
 	// partitioner did not compare them, and Why the same in words.
@@ -161,7 +161,7 @@ func CheckPartition(p Items, shares []Share, part Partition) error {
 	return nil
 }
 
-// blocks returns how many blocks of Align items there are, the last perhaps shorter.
+// blocks returns the number of blocks of Align items, the last perhaps shorter.
 func (p Items) blocks() int64 {
 	if p.Align <= 1 {
 		return p.Extent

@@ -93,7 +93,7 @@ type schedule struct {
 	took   time.Duration
 }
 
-// planState is what a plan supposes of a device.
+// planState is the state that a plan assumes for a device.
 type planState struct {
 	accepts bool
 	slow    float64

@@ -106,7 +106,7 @@ type sharedResource struct {
 	users []int32
 }
 
-// run rehearses the graph under a rule and returns how long it takes; false where that
+// run rehearses the graph under a rule and returns the time it takes; false where that
 // is limit or more, or it cannot be done so.
 func (r *rehearsal) run(x rule, limit time.Duration) (time.Duration, bool) {
 	r.rule = x
@@ -234,7 +234,7 @@ func (r *rehearsal) put(t int32) {
 	r.pushTask(d, t)
 }
 
-// runs is how long t takes on a device, negative where it cannot run.
+// runs returns the time that t takes on a device, a negative one where it cannot run.
 func (r *rehearsal) runs(t, d int32) time.Duration {
 	return r.cost[r.of.Flow.Rows[t].Shape*r.devices+d]
 }
@@ -274,7 +274,7 @@ func (r *rehearsal) transfer(t, mem int32) time.Duration {
 	return total
 }
 
-// held returns how many bytes of what t reads are in a memory, or being copied there.
+// held returns the number of bytes read by t that are in a memory, or being copied there.
 func (r *rehearsal) held(t, mem int32) int64 {
 	var total int64
 	f := r.of.Flow

@@ -15,7 +15,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// Problem is what a policy is made for. It does not change during its life.
+// Problem is the machine, costs and rules that a policy is made for. It does not change during its life.
 type Problem struct {
 	Machine *machine.Machine
 	// Cost answers copy times; task times come with each Ready.
@@ -60,7 +60,7 @@ type Placement struct {
 	Finish time.Duration
 }
 
-// Situation is what a policy decides on in one placement round: the ready tasks and the state
+// Situation is the input of one placement round: the ready tasks and the state
 // of every device at that time. It is valid during the call only.
 type Situation struct {
 	Now time.Duration
@@ -73,7 +73,7 @@ type Situation struct {
 	Dirty []machine.DeviceID
 	// Graphs has the graph of every run, by Ready.Run.
 	Graphs []RunGraph
-	// HostUsed is how much of host memory is in use, the caller's own not counted.
+	// HostUsed is the number of bytes of host memory in use, the caller's own not counted.
 	HostUsed int64
 	// Classes is one more than the largest Device.Class. Devices of a class
 	// cost the same for every task and have equal links.
@@ -105,7 +105,7 @@ type Ready struct {
 	InputsAt time.Duration
 	// Cost is its predicted time by device class, negative where it cannot run.
 	Cost []time.Duration
-	// Width is how many lanes it takes by device class; nil where it takes one of each.
+	// Width is the number of lanes that it takes, by device class; nil where it takes one of each.
 	Width []uint8
 	// Need is the memory its uses and workspace take of a device's own memory,
 	// HostNeed what they take of host memory, where the caller's data is already.
@@ -149,20 +149,20 @@ type Device struct {
 	// Team is the number of its lanes that work on tasks together
 	// (machine.Device.TeamSize), 0 where tasks run one after another.
 	Team int32
-	// CapBytes is how much of its memory may be used. FreeBytes is what of that is free
+	// CapBytes is the part of its memory that may be used. FreeBytes is the part of CapBytes that is free
 	// now, negative in a memory that shrank; of a HostMemory device it is all, since
 	// host memory is shared (Situation.Free).
 	FreeBytes, CapBytes int64
 	// Util is the part of it that others than this engine used when last sampled, 0 to
 	// 1; Load is a moving average of all that was used.
 	Util, Load float64
-	// Slow is how many times slower than its model the device runs, 1 normally.
+	// Slow is the factor by which the device is slower than its model, 1 normally.
 	Slow float64
 	// Score is the device's score, 0 to 100 (machine.Score).
 	Score float64
 }
 
-// Outcome is how a placement turned out.
+// Outcome is the result of a placement.
 type Outcome struct {
 	Kernel     *graph.Kernel
 	Ops, Bytes float64

@@ -47,7 +47,7 @@ func (p *steal) choose(v *Situation, i int) machine.DeviceID {
 	})
 }
 
-// queue returns how long d would take for its queue and t if all queued tasks were like t.
+// queue returns the time that d would take for its queue and t if all queued tasks were like t.
 func queue(v *Situation, t *Ready, d machine.DeviceID) time.Duration {
 	dev := &v.Devices[d]
 	return time.Duration(dev.Queued+1) * dev.Takes(t.width(dev), runs(v, t, d))
