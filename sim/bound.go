@@ -138,7 +138,7 @@ func (b *bounds) allows(t *graph.Task, class int32) bool {
 	return false
 }
 
-// spread returns how long the work takes at least when every class of devices
+// spread returns the least time that the work takes when every class of devices
 // may take any part of any task. That is a linear program: minimise T such that
 // no class works longer than T. Its dual gives every class a price with the
 // prices adding up to one; the work bought at the cheapest class each is then a

@@ -20,7 +20,7 @@ type span struct {
 	Off    int64
 }
 
-// content is what a buffer holds: spans in ascending order, with gaps where
+// content is the content of a buffer: spans in ascending order, with gaps where
 // nothing was ever written. Spans that continue one another are always merged,
 // so equal bytes have equal contents.
 type content []span
@@ -84,7 +84,7 @@ func (c content) from(lo int64) int {
 	return i
 }
 
-// state is how usable an interval of a buffer is.
+// state tells whether an interval of a buffer can be read.
 type state uint8
 
 const (
@@ -126,7 +126,7 @@ func (c content) copyFrom(to int64, src content, at, n int64) content {
 	return c
 }
 
-// expected is what running a graph's tasks in order leads to.
+// expected is the content of all data after the tasks of a graph ran in order.
 type expected struct {
 	sums  []uint64 // for each use of each task (as in Flow.Uses), what it reads
 	ids   []uint64 // the identity it writes
@@ -186,7 +186,7 @@ func taskHash(i int, t *graph.Task, sums []uint64) uint64 {
 	return h
 }
 
-// initial is what an input of a run holds: bytes of a value of its own.
+// initial returns the content of an input of a run: bytes of a value of its own.
 func initial(run int64, d graph.DataID, bytes int64) content {
 	return content{{0, bytes, mix(mix(1, uint64(run)), uint64(d)) &^ tornBit, 0}}
 }

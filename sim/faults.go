@@ -14,7 +14,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// FaultKind is what a line of a fault script does.
+// FaultKind is the kind of fault that a line of a fault script injects.
 type FaultKind uint8
 
 const (
@@ -88,7 +88,7 @@ type Fault struct {
 // Faults is a fault script, in the order things happen.
 type Faults []Fault
 
-// Sample is what a device tells of its condition; negative fields are not known.
+// Sample is the condition that a device reports; negative fields are not known.
 type Sample struct {
 	Util         float64 // 0 to 1
 	MemUsed      float64 // fraction of memory

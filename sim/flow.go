@@ -21,7 +21,7 @@ type flow struct {
 	own     float64 // bytes per second it takes from a resource when alone
 	cores   float64 // and processor cores, with the others on its device
 	lanes   int32   // what it shares with these, -1 for nothing
-	width   int     // how many lanes of a team it takes
+	width   int     // the number of lanes of a team that it takes
 	uses    []int32 // resources
 }
 

@@ -27,12 +27,12 @@ var ErrCut = errors.New("an end or link of the copy went away")
 // hardwareOptions says what to simulate.
 type hardwareOptions struct {
 	Machine *machine.Machine
-	// Lanes is what the engine numbers its lanes by.
+	// Lanes is the engine's numbering of lanes.
 	Lanes []engine.LaneInfo
-	// Begun is how many operations each lane is taken to have had before; nil for
+	// Begun is the number of operations that each lane is taken to have had before; nil for
 	// none.
 	Begun []uint32
-	// Cost is how long things really take.
+	// Cost gives the real durations.
 	Cost machine.Cost
 	// Noise varies every duration by up to this fraction either way, as a
 	// function of Seed and of what is run where, not of the order of things.
@@ -371,7 +371,7 @@ func (h *hardware) Advance(now time.Duration, evs []engine.Event) ([]engine.Even
 // InFlight returns the number of operations given and not ended.
 func (h *hardware) InFlight() int { return h.inFlight }
 
-// Busy returns how long a device has been computing.
+// Busy returns the time that a device has been computing.
 func (h *hardware) Busy(d machine.DeviceID) time.Duration {
 	dev := &h.devices[d]
 	if dev.running > 0 {

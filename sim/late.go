@@ -12,7 +12,7 @@ import (
 // heard late, members of a gang end one after another, a loss is heard in one breath
 // with what had completed before it, and operations wait by a board.
 
-// maxDelay is up to how long nothing is told while completions wait to be.
+// maxDelay is the longest time for which completions are held back.
 const maxDelay = 50 * time.Microsecond
 
 // holds reports whether completions wait to be told.

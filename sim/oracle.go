@@ -13,7 +13,7 @@ import (
 // whether that is what the sequential run has there. See content.go for what
 // "holds" means.
 
-// run is what the oracle knows of a submitted graph.
+// run is the oracle's record of a submitted graph.
 type run struct {
 	graph *graph.Graph
 	bind  []engine.Binding
@@ -23,7 +23,7 @@ type run struct {
 	loose bool // it began from undefined bytes, so its results are undefined too
 }
 
-// resident is what the oracle knows of data that outlives runs.
+// resident is the oracle's record of data that outlives runs.
 type resident struct {
 	home    engine.Inst
 	kind    graph.Durability

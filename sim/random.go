@@ -15,7 +15,7 @@ import (
 // times as much.
 const randomNeed = 16 << 10
 
-// randomUses is how many uses a random task has at most. The sizes of random data
+// randomUses is the largest number of uses of a random task. The sizes of random data
 // and their slices are multiples of randomUnit bytes.
 const randomUses, randomUnit = 4, 64
 

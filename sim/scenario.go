@@ -27,12 +27,12 @@ type Spec struct {
 	Size int64
 	// Width, Deps and Steps shape "dag" and "stencil".
 	Width, Deps, Steps int
-	// Skew is how many times more work the dearest task is than the cheapest;
+	// Skew is the ratio of the work of the dearest task to that of the cheapest;
 	// most are cheap.
 	Skew     float64
 	Seed     uint64
 	Priority int
-	// Gang is how many devices each task needs at once; 0 means one.
+	// Gang is the number of devices that each task needs at once; 0 means one.
 	Gang       int
 	Only       []string
 	Durability graph.Durability
@@ -43,7 +43,7 @@ type Spec struct {
 	Every  time.Duration
 }
 
-// Scenario is what to run on a machine and what goes wrong meanwhile.
+// Scenario is work for a machine and the faults that occur meanwhile.
 type Scenario struct {
 	Specs  []Spec
 	Faults Faults

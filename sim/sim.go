@@ -67,8 +67,8 @@ type Config struct {
 	// Policy names the policy, unless NewPolicy makes it.
 	Policy    string
 	NewPolicy sched.Factory
-	// Cost is what the engine believes things take (a roofline of Machine);
-	// Truth is what they really take (Cost).
+	// Cost predicts durations for the engine (a roofline of Machine);
+	// Truth gives the real durations (Cost).
 	Cost, Truth machine.Cost
 	Seed        uint64
 	// Noise varies real durations by up to this fraction either way.
@@ -83,7 +83,7 @@ type Config struct {
 	// TaskTimeout bounds each execution of a task that names no timeout of its own;
 	// 0 bounds none.
 	TaskTimeout time.Duration
-	// Retries is how often a task may fail before its run does (3).
+	// Retries is the number of times that a task may fail before its run does (3).
 	Retries int
 	// NoRecovery turns fault tolerance off: a lost device fails the runs that had
 	// tasks in flight there or need what only its memory held.
@@ -120,7 +120,7 @@ func (c *Config) options() engine.Options {
 	return o
 }
 
-// Result is what a simulation came to.
+// Result is the outcome of a simulation.
 type Result struct {
 	// Makespan is the time from the first submission to the last end.
 	Makespan time.Duration
@@ -136,7 +136,7 @@ type Result struct {
 	Trace      []trace.Event // when Config.Trace was given
 }
 
-// RunResult is how one run ended.
+// RunResult is the outcome of one run.
 type RunResult struct {
 	Name      string
 	Run       int64 // its number, from 1 in the order of submission; events have the same

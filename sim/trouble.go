@@ -8,7 +8,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// recoveryTime is how long an attempt to bring a device back takes: what
+// recoveryTime is the time that an attempt to bring a device back takes: the time that
 // restarting a worker was measured at.
 const recoveryTime = 400 * time.Millisecond
 

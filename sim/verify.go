@@ -17,7 +17,7 @@ import (
 // verify.Case has decided. A wrong result is a mark on the run it belongs to; two wrong ones never
 // agree.
 
-// verifyLanes is how many tasks are checked at a time.
+// verifyLanes is the number of tasks that are checked at a time.
 const verifyLanes = 16
 
 // verifier checks results in a simulation; nil checks none.
