@@ -8,7 +8,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// state is what a device did at one time. Of several, the largest counts.
+// state is the activity of a device at one time. Of several, the largest counts.
 type state uint8
 
 const (
@@ -21,7 +21,7 @@ const (
 	numStates = iota
 )
 
-// edge is a change in how many reasons a device has to be in a state.
+// edge is a change in the number of reasons for which a device is in a state.
 type edge struct {
 	at    time.Duration
 	state state
@@ -90,7 +90,7 @@ func (mo *causeGraph) segments(d int, list []int32, buf []edge, yield func(s sta
 	return edges
 }
 
-// unionLanes returns how long the lanes of a device computed, all together. Executions
+// unionLanes returns the time that the lanes of a device computed, all together. Executions
 // that overlap on one lane count once; one that takes several lanes counts for each, as
 // far as the device has so many: on a team, wide ones leave lanes to those beside them.
 func (mo *causeGraph) unionLanes(d int, list []int32) time.Duration {

@@ -39,7 +39,7 @@ const (
 // called the bottleneck; less is within what runs differ by.
 const worthwhile = 0.05
 
-// DeviceUse is what one device did during a trace. Compute, Transfer, Dispatch,
+// DeviceUse is the activity of one device during a trace. Compute, Transfer, Dispatch,
 // Sync and Idle add up to Available.
 type DeviceUse struct {
 	Device machine.DeviceID
@@ -51,10 +51,10 @@ type DeviceUse struct {
 	Dispatch  time.Duration // nothing ran though a task given to it could have
 	Sync      time.Duration // nothing ran, a task given to it waited for inputs
 	Idle      time.Duration // the rest
-	// CopyTime is how long copies into and out of it took, one after the
+	// CopyTime is the time that copies into and out of it took, one after the
 	// other: more than Transfer where copies were hidden behind computing.
 	CopyTime time.Duration
-	// LaneTime is what its lanes computed, added up; more than Compute where
+	// LaneTime is the sum of the times that its lanes computed; more than Compute where
 	// lanes overlapped or an execution took several. Launch and Wasted are parts of it: starting tasks, and
 	// running those that failed or had to be repeated.
 	LaneTime, Launch, Wasted time.Duration
@@ -77,7 +77,7 @@ type Shares struct {
 	Compute, Launch, Wasted, Transfer, Dispatch, Sync, Idle float64
 }
 
-// Fix is a change and what it would have saved. Computed from a trace it is an
+// Fix is a change and the time that it would have saved. Computed from a trace it is an
 // estimate: placements and order stay as they were, and tasks are taken to
 // run on any device at its measured relative speed. Where the work can be simulated,
 // with the change, that says more (see Analysis.Revise).
@@ -97,7 +97,7 @@ type Analysis struct {
 	Machine  *machine.Machine `json:"-"`
 	Begin    time.Duration
 	Makespan time.Duration
-	// Missing is how many older events the recorder had dropped; the analysis
+	// Missing is the number of older events that the recorder had dropped; the analysis
 	// covers the time after them.
 	Missing               int64
 	Tasks, Copies, Failed int // successful executions, copies, failed executions

@@ -144,7 +144,7 @@ func (mo *causeGraph) outages(evs []Event) {
 	}
 }
 
-// available returns how long a device was available in the first span of the
+// available returns the time that a device was available in the first span of the
 // window.
 func (mo *causeGraph) available(d int, span time.Duration) time.Duration {
 	until := mo.begin + span

@@ -17,7 +17,7 @@ import (
 // formatVersion is otherData.weft of the files WriteChrome writes.
 const formatVersion = 1
 
-// chromeHeader is what a file says about the machine, enough for an analysis.
+// chromeHeader is a file's description of the machine, enough for an analysis.
 type chromeHeader struct {
 	Weft    int            `json:"weft"`
 	Machine string         `json:"machine"`

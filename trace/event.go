@@ -19,7 +19,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// Kind is what an event tells.
+// Kind is the kind of an event.
 type Kind uint8
 
 const (
@@ -72,7 +72,7 @@ type Event struct {
 	Kind   Kind
 	Failed bool  // Exec and Copy: it did not succeed
 	Lane   uint8 // which of the device's queues
-	Width  uint8 // Exec: how many lanes of a team it took; 0 stands for 1
+	Width  uint8 // Exec: the number of lanes of a team that it took; 0 stands for 1
 	Device machine.DeviceID
 	From   machine.DeviceID // Copy: where from
 	Run    int32
@@ -91,7 +91,7 @@ type Event struct {
 	Bytes     int64
 }
 
-// lanes is how many lanes an execution took.
+// lanes returns the number of lanes that an execution took.
 func (e *Event) lanes() int { return max(int(e.Width), 1) }
 
 // at is the time an event is sorted by.

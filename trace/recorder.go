@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// chunkEvents is how many events memory is taken for at a time, 320 KiB:
+	// chunkEvents is the number of events for which memory is allocated at a time, 320 KiB:
 	// short runs stay small and growing never copies.
 	chunkEvents = 1 << 12
 	// rareEvents is the length of the ring of state changes.
@@ -91,7 +91,7 @@ func (r *Recorder) recordRare(e Event) {
 	r.rareDrops++
 }
 
-// Dropped returns how many events were dropped for want of room.
+// Dropped returns the number of events that were dropped for want of room.
 func (r *Recorder) Dropped() uint64 {
 	if r == nil {
 		return 0

@@ -27,11 +27,11 @@ type Report struct {
 	Ended         time.Duration
 	Devices       []DeviceReport // by device
 	Names         []string       // of the devices; shared, not to be changed; nil in a simulation
-	// Lanes is, by device, how many tasks count for Busy at the same time: 1 for the cores
+	// Lanes is, by device, the number of tasks that count for Busy at the same time: 1 for the cores
 	// of a processor, whose Busy is of all of them together. Shared; nil for 1 of each.
 	Lanes []int
-	// Verified is how many of its tasks were executed twice, on different devices, and their
-	// results compared; Unverified how many could not be, because only one device took them
+	// Verified is the number of its tasks that were executed twice, on different devices, and their
+	// results compared; Unverified is the number that could not be, because only one device took them
 	// at the time, no other's results are comparable, or the second execution failed.
 	// VerifyErrors says why second executions failed, of many the first. Wrong are the results that another
 	// device had right, and that were replaced.
@@ -45,10 +45,10 @@ type Report struct {
 	LeftOut []string
 }
 
-// Elapsed is how long the run took.
+// Elapsed returns the duration of the run.
 func (r *Report) Elapsed() time.Duration { return r.Ended - r.Started }
 
-// DeviceReport is what one device did for a run.
+// DeviceReport is the work of one device for a run.
 type DeviceReport struct {
 	Tasks     int
 	Failed    int // executions that failed there
@@ -123,7 +123,7 @@ func listAttempts(b *strings.Builder, list []Attempt) {
 
 func (t *TaskError) Unwrap() error { return t.Err }
 
-// RunError is how a run that failed ends: the cause, and every unfinished task.
+// RunError is the error of a run that failed: the cause, and every unfinished task.
 type RunError struct {
 	Err   error
 	Names []string // of the tasks that did not finish, all of them
