@@ -71,7 +71,7 @@ func elemNames() (names []string) {
 	return names
 }
 
-// Bytes returns how many bytes elements of the type in a shape take. ok is false if the
+// Bytes returns the number of bytes that elements of the type in a shape take. ok is false if the
 // type is none, if a dimension is negative and if they are more than an int64 counts.
 func (e Elem) Bytes(shape []int64) (n int64, ok bool) {
 	if n = e.Size(); n == 0 {

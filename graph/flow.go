@@ -324,7 +324,7 @@ func (f *Flow) invert(n int) {
 	}
 }
 
-// shapeKey is what two tasks must share to cost the same on a device.
+// shapeKey is the part of a task that determines its cost on a device.
 type shapeKey struct {
 	kernel    *Kernel
 	launch    Launch

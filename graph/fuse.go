@@ -157,7 +157,7 @@ func (f *fuser) alike(a, b TaskID) bool {
 		(x.Timeout > 0) == (y.Timeout > 0) && x.Timeout >= 0 && y.Timeout >= 0 && x.On.Hint == y.On.Hint && slices.Equal(x.On.Only, y.On.Only)
 }
 
-// fusedTask is what consecutive tasks need together.
+// fusedTask is the union of the needs of consecutive tasks.
 type fusedTask struct {
 	uses          []Use
 	steps, params int

@@ -47,7 +47,7 @@ var durabilityNames = [...]string{"versioned", "mirrored", "volatile"}
 
 func (d Durability) String() string { return name(durabilityNames[:], int(d)) }
 
-// Access is how a task uses a slice of data.
+// Access is the kind of a task's use of a slice of data.
 type Access uint8
 
 const (
@@ -85,7 +85,7 @@ const (
 	TF32                   // tensor cores on single-precision operands
 	FP16                   // half or bfloat16 on tensor cores
 	Int32                  // 32-bit integers
-	NumUnits = iota        // how many there are
+	NumUnits = iota        // number of units
 )
 
 var unitNames = [...]string{"fp32", "fp64", "tf32", "fp16", "int32"}
@@ -166,7 +166,7 @@ type Impl struct {
 	// File names the file that has the source, for package model, which reads it into
 	// Source. Devices run what is in Source.
 	File string
-	// Per is how many items of the step's grid, in each dimension, one block of
+	// Per is the number of items of the step's grid, in each dimension, that one block of
 	// a GPU launch or one item of a Go function's range covers: 0 means one,
 	// All the whole dimension. Block is the threads of a block. Both are for
 	// steps whose Launch names no Block of its own, so that one step suits
@@ -253,8 +253,8 @@ func Grid[N ~int | ~int64](items ...N) Launch {
 	return l
 }
 
-// GoKernel returns a kernel with a Go implementation of the same name. per is how many items
-// of a step's grid one item of the Go function covers, in each dimension; one where nothing
+// GoKernel returns a kernel with a Go implementation of the same name. per is the number of items
+// of a step's grid that one item of the Go function covers, in each dimension; one where nothing
 // is said.
 func GoKernel(name string, per ...uint32) *Kernel {
 	i := Impl{Dialect: Go, Entry: name}
@@ -332,7 +332,7 @@ type Task struct {
 	// NoTimeout is for kernels that run until they are told to end.
 	Timeout time.Duration
 	On      Constraint
-	// Retries is how often the task may fail before its run does; 0 leaves it
+	// Retries is the number of times that the task may fail before its run does; 0 leaves it
 	// to the run, negative means never retry.
 	Retries int
 	// Gang is the number of devices that run the task together, all or none;

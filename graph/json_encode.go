@@ -116,7 +116,7 @@ type encoder struct {
 	out     bytes.Buffer
 	kernels map[string]*Kernel
 	order   []*Kernel      // in order of first use
-	named   map[string]int // how many tasks have a name
+	named   map[string]int // number of tasks of each name
 	err     error
 }
 

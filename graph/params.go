@@ -47,7 +47,7 @@ const (
 	types  = "an int, uint32, int32, float32, uint64, int64 or float64"
 )
 
-// paramsOf lays out the fields of a structure and returns how many bytes they take.
+// paramsOf lays out the fields of a structure and returns the number of bytes that they take.
 func paramsOf(t reflect.Type) (params []param, bytes int, err error) {
 	if t.Kind() != reflect.Struct {
 		return nil, 0, fmt.Errorf("%w: parameters are a structure, not %v: %s", ErrValue, t, fields)
