@@ -29,9 +29,9 @@ type Estimate struct {
 	// Low and High hold the interval the real duration falls in nine times of ten.
 	Low, High time.Duration
 	Bound     Bound
-	// Samples is how many measurements stand behind it; 0 means roofline only.
+	// Samples is the number of measurements behind it; 0 means roofline only.
 	Samples int
-	// Own is how many of those were of just this work.
+	// Own is the number of those that were of just this work.
 	Own int
 	// Via says of a copy that it goes through host memory: it is two copies,
 	// one after the other.

@@ -38,7 +38,7 @@ func (m *Machine) Crowds() []Crowd {
 	return out
 }
 
-// cores is how many cores a device that computes on cores takes.
+// cores returns the number of cores that a device takes which computes on cores.
 func (d *Device) cores() int { return max(d.ComputeUnits, 1) }
 
 func inCrowd(crowds []Crowd, d DeviceID) bool {

@@ -51,7 +51,7 @@ type fit struct {
 // than the fit changes.
 type fittedLine struct {
 	mx, my, slope float64
-	evidence      float64 // how far the samples decided the slope, and not the prior: 0 to 1
+	evidence      float64 // the samples' part in the slope, beside the prior's: 0 to 1
 	variance      float64 // of one sample about the line
 	fixed, lever  float64 // what the line's own error adds at mx, and for distance from it
 	lo, hi        float64
@@ -123,7 +123,7 @@ func (f *fit) add(x, y float64) {
 	f.CYY = f.CYY*fitDecay + dy*(y-f.MY)
 }
 
-// sampleOutcome is what observe made of a sample.
+// sampleOutcome is the result of observing a sample.
 type sampleOutcome uint8
 
 const (

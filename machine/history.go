@@ -126,7 +126,7 @@ func (h *History) reset() {
 	h.models, h.shapes = nil, 0
 }
 
-// Identity is what devices that are alike have in common, across runs.
+// Identity returns a name that all devices of one kind share, across runs.
 func (d *Device) Identity() string {
 	return fmt.Sprintf("%s|%s|%s|%s|%d|%d|%d", d.Kind, d.Backend, d.Model, d.Arch, d.MemBytes, d.ComputeUnits, d.SIMDLanes)
 }
@@ -304,7 +304,7 @@ func (h *History) Clone() *History {
 	return &c
 }
 
-// Observed returns how many measurements the history has taken in, those before
+// Observed returns the number of measurements that the history has taken in, those before
 // Load included.
 func (h *History) Observed() uint64 { return h.clock }
 
@@ -464,7 +464,7 @@ func unitOf(name string) (graph.Unit, bool) {
 	return 0, false
 }
 
-// gangOf returns how many devices run a task; the graph package allows no more
+// gangOf returns the number of devices that run a task; the graph package allows no more
 // than an int16 holds.
 func gangOf(t *graph.Task) int16 { return int16(max(t.Gang, 1)) }
 

@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// ErrHistory is what Load's errors wrap. The remedy is always the same: leave
+// ErrHistory is wrapped by the errors of Load. The remedy is always the same: leave
 // the file out, and the history is learned again.
 var ErrHistory = errors.New("bad history file")
 

@@ -19,7 +19,7 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// ErrInvalid is what Validate's errors wrap.
+// ErrInvalid is wrapped by the errors of Validate.
 var ErrInvalid = errors.New("invalid machine")
 
 // DeviceID is a device's position in its machine.
@@ -49,7 +49,7 @@ func ParseKind(s string) (Kind, error) {
 	return Kind(i), err
 }
 
-// Rates are what a device was measured at; zero means not measured.
+// Rates are the measured rates of a device; zero means not measured.
 type Rates struct {
 	// Ops per second for each graph.Unit.
 	Ops [graph.NumUnits]float64
@@ -68,7 +68,7 @@ type Device struct {
 	Model   string // as in "NVIDIA H200"
 	Kind    Kind
 	Backend string // "cpu", "cuda", "vulkan", "metal", "dx12", "fake"
-	// Dialects are what the device runs, the same for all devices of a backend; nil means
+	// Dialects are the dialects that the device runs, the same for all devices of a backend; nil means
 	// what devices of a backend that comes with weft run. It is not in machine files.
 	Dialects []graph.Dialect
 	Arch     string // as in "sm_90"
@@ -98,7 +98,7 @@ type Device struct {
 	Resources []string
 }
 
-// LinkKind is what a link is made of.
+// LinkKind is the technology of a link.
 type LinkKind uint8
 
 const (
@@ -176,8 +176,8 @@ type Machine struct {
 	HostBytes int64
 	// HostBPS is the bandwidth of a copy within host memory.
 	HostBPS float64
-	// HostWatts is what the machine draws at full load beside its devices: memory,
-	// drives, fans, losses. BudgetWatts is what its supply allows. 0 is unknown.
+	// HostWatts is the power that the machine draws at full load beside its devices: memory,
+	// drives, fans, losses. BudgetWatts is the power that its supply allows. 0 is unknown.
 	HostWatts, BudgetWatts float64
 	// Storage and Network say what else is in the machine. Nothing is planned by them.
 	Storage []Storage
@@ -241,7 +241,7 @@ func (m *Machine) MemoryOf(d DeviceID) DeviceID {
 	return d
 }
 
-// hostName is what host memory is called where a device name is expected.
+// hostName is the name of host memory where a device name is expected.
 const hostName = "host"
 
 // maxDevices and maxLinks limit a machine, so that a file of a few bytes cannot ask

@@ -10,7 +10,7 @@ import (
 // a few tens of microseconds.
 const exactRing = 8
 
-// ringStarts is how many greedy tours larger rings are looked for from.
+// ringStarts is the number of greedy tours from which larger rings are sought.
 const ringStarts = 16
 
 // Ring orders devices so that the narrowest hop of the ring they form, closing

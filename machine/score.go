@@ -6,7 +6,7 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// Speed is how fast a device was measured to be, as one figure to compare devices
+// Speed is the measured speed of a device, as one figure to compare devices
 // by: the geometric mean of its fp32 operations and its bytes of memory a second.
 // It is 0 where either is not known.
 func Speed(d *Device) float64 { return math.Sqrt(d.Rates.Ops[graph.FP32] * d.Rates.MemoryBPS) }

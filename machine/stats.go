@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// loadWeight is how much one sample counts in Stats.Load: samples come every
+// loadWeight is the weight of one sample in Stats.Load: samples come every
 // 100 ms, so the load remembers about a second.
 const loadWeight = 0.1
 
@@ -42,7 +42,7 @@ func (s *Stats) Avg() time.Duration {
 	return s.Total / time.Duration(s.Tasks)
 }
 
-// Imbalance returns how far the value furthest from the mean is from it, as a
+// Imbalance returns the distance from the mean of the value furthest from it, as a
 // fraction of the mean: 0 for equal values, and 0 when the mean is 0.
 func Imbalance(xs []float64) float64 {
 	sum := 0.0

@@ -15,7 +15,7 @@ func (d *Device) TeamSize() int {
 	return d.Lanes
 }
 
-// Width returns how many of a device's lanes a task takes while it runs: on a team, as
+// Width returns the number of a device's lanes that a task takes while it runs: on a team, as
 // many as its widest step has items, and at most all of them; elsewhere one.
 func (d *Device) Width(t *graph.Task) int {
 	team := d.TeamSize()

@@ -24,7 +24,7 @@ const (
 
 // Trials summarises the durations of the last runs of some work on a set of devices.
 type Trials struct {
-	// Runs is how many are remembered. The first two are left out once there are others.
+	// Runs is the number of runs that are remembered. The first two are left out once there are others.
 	Runs int
 	// Mean is their mean duration, in which later runs weigh more, and Doubt its standard
 	// error.
