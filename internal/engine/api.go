@@ -78,7 +78,7 @@ type LaneInfo struct {
 	Index  int // among the device's compute lanes
 }
 
-// LaneKind is what a lane carries.
+// LaneKind is the kind of operations of a lane.
 type LaneKind uint8
 
 const (
@@ -87,7 +87,7 @@ const (
 	CopyOut
 )
 
-// ActionKind is what the loop is to do. Home, Alloc and Free take effect at
+// ActionKind is the kind of an order to the loop. Home, Alloc and Free take effect at
 // once and in order; Copy and Launch are operations that complete later.
 type ActionKind uint8
 
@@ -160,7 +160,7 @@ type Action struct {
 	Report *Report // Done
 }
 
-// EventKind is what the loop tells the engine.
+// EventKind is the kind of an event that the loop reports to the engine.
 type EventKind uint8
 
 const (
@@ -207,7 +207,7 @@ const (
 	Detached
 )
 
-// Status is how an operation ended.
+// Status is the result of an operation.
 type Status uint8
 
 const (

@@ -14,7 +14,7 @@ import (
 // successors wait to be issued, and the launches behind it on the lane are placed again.
 
 const (
-	// defaultDetachAfter is how long a launch in host memory may keep its device from other
+	// defaultDetachAfter is the time that a launch in host memory may keep its device from other
 	// runs. 2 s is above the duration of tasks that are cut well, and short enough that
 	// the other runs do not seem to hang.
 	defaultDetachAfter = 2 * time.Second

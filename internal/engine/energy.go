@@ -4,7 +4,7 @@ import "time"
 
 // Energy: an estimate of what the tasks of a run take, from the power of devices as sampled.
 
-// powerSamples is how many samples of a device's power are kept: 6.4 s at the usual 100 ms.
+// powerSamples is the number of samples of a device's power that are kept: 6.4 s at the usual 100 ms.
 // A longer task is charged the mean of them for the time before.
 const powerSamples = 64
 
@@ -57,7 +57,7 @@ func (p *energy) upTo(t time.Duration) float64 {
 	return p.joules[k] - mean*(p.at[k]-t).Seconds()
 }
 
-// together estimates how many launches a device ran while the one ran that has just ended:
+// together estimates the number of launches that a device ran while the one ran that has just ended:
 // that one and those of the lanes that are busy. The energy of the device is divided by it.
 func (e *Engine) together(d *device) int {
 	n := 1

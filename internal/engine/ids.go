@@ -41,7 +41,7 @@ func (in *inst) piece(s slotID) pieceID { return in.p0 + pieceID(s-in.slot) }
 // that a task makes.
 func (r *run) shift() valueID { return r.vbase - valueID(r.f.NumInitial) }
 
-// made returns how many values the run's tasks make.
+// made returns the number of values that the run's tasks make.
 func (r *run) made() valueID { return valueID(len(r.f.Values)) - valueID(r.f.NumInitial) }
 
 // pieces returns the range of pieces that a use touches, counted within its data.

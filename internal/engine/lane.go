@@ -102,7 +102,7 @@ func LanesOf(m *machine.Machine) []LaneInfo {
 	return out
 }
 
-// Issued returns how many operations a lane has been given.
+// Issued returns the number of operations that a lane has been given.
 func (e *Engine) Issued(l Lane) uint32 { return uint32(e.lanes[l].issued) }
 
 // Ended returns the number of the last operation of a lane whose end was reported. No

@@ -72,7 +72,7 @@ func sharers(m *machine.Machine, dev machine.DeviceID) int {
 	return n
 }
 
-// limit returns how long a launch with an automatic timeout may run.
+// limit returns the time that a launch with an automatic timeout may run.
 func (e *Engine) limit(tid taskID, dev machine.DeviceID) time.Duration {
 	r, gt := e.taskOf(tid)
 	d := &e.devs[dev]

@@ -13,7 +13,7 @@ import (
 // Notices tell watchers what happens; Progress tells how far a run is. Without a watcher or a
 // request, nothing here is computed or kept.
 
-// NoticeKind is what a notice tells.
+// NoticeKind is the kind of a notice.
 type NoticeKind uint8
 
 const (
@@ -49,7 +49,7 @@ type Notice struct {
 	Err    error
 }
 
-// Progress is how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
 	ID       RunID
 	Tasks    int // of the graph
@@ -72,7 +72,7 @@ type Progress struct {
 // finished work says little about the speed.
 const priorPart = 0.05
 
-// Remaining estimates how much longer the run takes: the predicted work that is left at
+// Remaining estimates the time that the run still takes: the predicted work that is left at
 // the speed measured so far, which is the speed predicted while little is done. If tasks
 // take longer than that, it is the work that would be left if those in flight ended now,
 // at the speed that makes. It returns false if the run has not begun or nothing can be told.
@@ -124,7 +124,7 @@ func (e *Engine) Watch(fn func(*Notice)) {
 	}
 }
 
-// Progress returns how far a run is; false if it has ended.
+// Progress returns the progress of a run; false if it has ended.
 func (e *Engine) Progress(now time.Duration, id RunID) (Progress, bool) {
 	s, ok := e.byID[id]
 	if !ok {
@@ -135,7 +135,7 @@ func (e *Engine) Progress(now time.Duration, id RunID) (Progress, bool) {
 	return p, true
 }
 
-// Runs returns how far the oldest runs that have not ended are, at most n of them; probes are
+// Runs returns the progress of the oldest runs that have not ended, at most n of them; probes are
 // left out.
 func (e *Engine) Runs(now time.Duration, n int) []Progress {
 	ids := slices.Sorted(maps.Keys(e.byID))
@@ -160,7 +160,7 @@ func (e *Engine) Launches() (out []Running) {
 	return out
 }
 
-// progress returns how far a run is.
+// progress returns the progress of a run.
 func (e *Engine) progress(r *run) Progress {
 	p := Progress{ID: r.id, Tasks: r.report.Tasks, InFlight: r.flight, Bytes: r.report.CopyBytes, At: e.now}
 	if !r.begun {

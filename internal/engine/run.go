@@ -126,7 +126,7 @@ type run struct {
 	work       tally
 }
 
-// shape is what the tasks of one shape have in common. It is small, because every task
+// shape is the common part of tasks of one shape. It is small, because every task
 // reads it.
 type shape struct {
 	kernel      *graph.Kernel
@@ -140,14 +140,14 @@ type shape struct {
 	epoch   uint64          // the epoch of the cost model that costs are of
 	ran     uint64          // devices, by ranBit, whose process has run it
 	costs   []time.Duration // by device class, negative if it cannot run there
-	// widths is, by device class, how many lanes a task takes; nil if no device is a team.
+	// widths is, by device class, the number of lanes that a task takes; nil if no device is a team.
 	widths []uint8
 	// charge is the cost of a task to its run in fair queueing, in nanoseconds: its duration
 	// on the fastest device divided by the run's weight.
 	charge int64
 }
 
-// runState is how far a run is.
+// runState is the stage of a run.
 type runState uint8
 
 const (

@@ -14,7 +14,7 @@ type standing struct {
 	bears     int // bad ones that it bears: at the next it is given up
 }
 
-// verdict is what follows from a probe.
+// verdict is the conclusion from a probe.
 type verdict uint8
 
 const (

@@ -94,7 +94,7 @@ func (e *Engine) inTurn(dev machine.DeviceID) {
 // 1 ms is long enough to hide refilling a core's cache.
 const longTurn = int64(time.Millisecond)
 
-// remains predicts how long it will be before a device can begin another task.
+// remains predicts the time until a device can begin another task.
 func (e *Engine) remains(d *device) time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
@@ -111,7 +111,7 @@ func (e *Engine) remains(d *device) time.Duration {
 	return least
 }
 
-// left predicts how much longer a lane needs for its launches in flight, whose predicted
+// left predicts the time that a lane still needs for its launches in flight, whose predicted
 // duration is given in nanoseconds. If they have run longer than that, they are expected to
 // take another quarter of the time they have run.
 func left(ln *lane, predicted int64, now time.Duration) time.Duration {
@@ -170,7 +170,7 @@ func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool 
 	return true
 }
 
-// movable returns how long a task queued elsewhere would take on a device, and whether it
+// movable returns the time that a task queued elsewhere would take on a device, and whether it
 // can run there. It cannot on a device where it failed.
 func (e *Engine) movable(tid taskID, to machine.DeviceID) (cost time.Duration, ok bool) {
 	r, gt := e.taskOf(tid)
@@ -221,7 +221,7 @@ type Rebalance struct {
 // they cover a minute.
 const maxRebalances = 64
 
-// Rebalances returns the latest moves of the balancer, oldest first, and how many there were
+// Rebalances returns the latest moves of the balancer, oldest first, and the number of moves
 // in all.
 func (e *Engine) Rebalances() (latest []Rebalance, all int64) {
 	return slices.Clone(e.balance.log), e.balance.all

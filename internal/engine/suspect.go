@@ -13,7 +13,7 @@ import (
 // with a known answer, which the loop submits when it is asked to (the action Probe) and judges
 // (the event Probed). It is the only thing that a suspect device runs.
 
-// probing is what is known of a device by probes.
+// probing is the state of a device's probes.
 type probing struct {
 	standing
 	next  time.Duration // when the next probe is due; 0 for never

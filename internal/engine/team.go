@@ -44,7 +44,7 @@ func (e *Engine) measure(r *run) {
 const maxWidth = 255
 
 // setWidth notes whether a task takes several lanes of a device of a class that it is
-// placed on, and returns how many it takes.
+// placed on, and returns the number of lanes that it takes.
 func (e *Engine) setWidth(t *task, widths []uint8, class int32) int64 {
 	t.flags &^= isWide
 	if widths == nil || widths[class] <= 1 {
@@ -54,7 +54,7 @@ func (e *Engine) setWidth(t *task, widths []uint8, class int32) int64 {
 	return int64(widths[class])
 }
 
-// width returns how many lanes of its device a placed task takes.
+// width returns the number of lanes of its device that a placed task takes.
 func (e *Engine) width(tid taskID) int64 {
 	t := &e.tasks.at[tid]
 	if t.flags&isWide == 0 {
