@@ -8,8 +8,8 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// recoveryTime is the time that an attempt to bring a device back takes: the time that
-// restarting a worker was measured at.
+// recoveryTime is the time that an attempt to bring a device back takes: the measured
+// time of restarting a worker.
 const recoveryTime = 400 * time.Millisecond
 
 // Inject makes a fault happen now. Cancel is the loop's business, since only it
