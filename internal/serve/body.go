@@ -17,7 +17,7 @@ import (
 // ordered is remembered.
 const orderBytes = 1 << 20
 
-// firstBytes is what is reserved for a body before any of it has arrived. From then on a
+// firstBytes is the memory that is reserved for a body before any of it has arrived. From then on a
 // body has at most twice as much as has arrived, so that clients that announce much
 // and send little take little from others.
 const firstBytes = 16 << 10

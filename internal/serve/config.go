@@ -25,7 +25,7 @@ import (
 	"github.com/weft-run/weft/internal/text"
 )
 
-// Config is what a server is told by its file. DefaultConfig has what holds without one.
+// Config is the content of a server's configuration file. DefaultConfig has the values without one.
 // docs/SERVE.md describes every key.
 type Config struct {
 	Listen   string            `yaml:"listen"`
@@ -57,7 +57,7 @@ type TLS struct {
 	Key  string `yaml:"key"`
 }
 
-// Batch is how requests are computed together. What a model says of itself goes before.
+// Batch says which requests are computed together. What a model says of itself goes before.
 type Batch struct {
 	Size     int      `yaml:"size"`     // most examples of a batch; 0 is what the model says
 	Wait     Duration `yaml:"wait"`     // longest that requests wait for others while a device is idle; 0s is as long as it pays
@@ -91,7 +91,7 @@ type Jobs struct {
 	KeepBytes  Size     `yaml:"keep_bytes"`
 }
 
-// Prices are what metrics of cost are computed by, in one currency; 0 is not known.
+// Prices are the prices for the metrics of cost, in one currency; 0 is not known.
 type Prices struct {
 	KWh        float64 `yaml:"kwh"`         // of a kilowatt-hour
 	DeviceHour float64 `yaml:"device_hour"` // of having a device for an hour
@@ -370,7 +370,7 @@ func (c *Config) reachable() error {
 	return nil
 }
 
-// probeInterval is how often the server has devices probed unless it is told otherwise: a device
+// probeInterval is the time between probes of a device unless the configuration has another: a device
 // that hangs while it is idle is found before most requests would, for 0.1 % of a core.
 const probeInterval = time.Second
 
@@ -404,7 +404,7 @@ func (c *Config) Options() (weft.Options, error) {
 	return o, o.Validate()
 }
 
-// ladder is how a service brings a device back whose worker ends, unless its configuration says
+// ladder has the rungs by which a service brings a device back whose worker ends, unless its configuration says
 // otherwise: again and again, because requests wait meanwhile, and a device that is given up
 // after three losses within seconds is missed for longer than it takes to start a worker.
 var ladder = strings.Repeat("standby, restart, ", 7) + "reopen"
@@ -453,12 +453,12 @@ func known(name string) bool {
 	return false
 }
 
-// address is where to listen: the network (tcp or unix) and the address there.
+// address returns the address to listen at: the network (tcp or unix) and the address there.
 func (c *Config) address() (network, address string, err error) {
 	return parseAddress("listen", c.Listen)
 }
 
-// grpcAddress is where to listen for gRPC; network is "" for nowhere. Unless the
+// grpcAddress returns the address to listen at for gRPC; network is "" if there is none. Unless the
 // configuration says, it is the port after that of HTTP, and nowhere if that is no port of
 // this machine alone: what others can reach is stated.
 func (c *Config) grpcAddress() (network, address string, err error) {

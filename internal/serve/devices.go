@@ -10,11 +10,11 @@ import (
 	"github.com/weft-run/weft/api"
 )
 
-// actionWait is how long an answer waits for what is done with a device, which goes on
+// actionWait is the time that an answer waits for an action on a device, which goes on
 // afterwards: longer than most batches, and shorter than what proxies give up after.
 const actionWait = 20 * time.Second
 
-// deviceActions are what clients can have done with a device while the server answers. to is
+// deviceActions are the actions on a device that clients can ask for while the server answers. to is
 // what takes its place, of a swap alone.
 var deviceActions = []struct {
 	name string

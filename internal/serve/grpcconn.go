@@ -64,7 +64,7 @@ type rpcConn struct {
 	untaken map[*reply]bool // nil once it is closed
 }
 
-// rpcAddr is where a connection comes from, by which a call has its connection.
+// rpcAddr is the remote address of a connection, by which a call has its connection.
 type rpcAddr struct {
 	net.Addr
 	conn *rpcConn

@@ -182,7 +182,7 @@ func numberBytes(k protoreflect.Kind) int64 {
 	return 8
 }
 
-// packed is how many numbers of a kind are in a list of them.
+// packed returns the number of elements in a packed list of a kind.
 func packed(b []byte, k protoreflect.Kind) (n int64) {
 	switch k {
 	case protoreflect.FloatKind, protoreflect.Fixed32Kind, protoreflect.Sfixed32Kind:

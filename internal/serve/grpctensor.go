@@ -138,7 +138,7 @@ func whole(p *oip.InferParameter) (int64, bool) {
 	return 0, false
 }
 
-// elementsOf is how many elements there are, of all types.
+// elementsOf returns the number of elements, of all types.
 func elementsOf(c *oip.InferTensorContents) int {
 	return len(c.GetBoolContents()) + len(c.GetIntContents()) + len(c.GetInt64Contents()) + len(c.GetUintContents()) +
 		len(c.GetUint64Contents()) + len(c.GetFp32Contents()) + len(c.GetFp64Contents()) + len(c.GetBytesContents())

@@ -108,7 +108,7 @@ type health struct {
 	s *Server
 }
 
-// lookAgain is how often a watched state is looked at.
+// lookAgain is the time between two looks at a watched state.
 const lookAgain = time.Second
 
 // state is that of a service, by its name.

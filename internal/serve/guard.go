@@ -40,7 +40,7 @@ func busyf(status int, after time.Duration, format string, args ...any) error {
 	return failure{status, max(after, time.Microsecond), fmt.Errorf(format, args...)}
 }
 
-// statusOf returns the status of an error, and how long to wait before asking again.
+// statusOf returns the status of an error, and the time to wait before asking again.
 func statusOf(err error) (status int, after time.Duration) {
 	busy, large := (*infer.BusyError)(nil), (*http.MaxBytesError)(nil)
 	var f failure
@@ -91,7 +91,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	s.answer(w, status, map[string]string{"error": strings.ReplaceAll(err.Error(), "\n", "; ") + remedy(err)})
 }
 
-// remedy is what to do about an error of the service that does not say it.
+// remedy returns a remedy for an error of the service that names none.
 func remedy(err error) string {
 	switch {
 	case errors.Is(err, infer.ErrNotFound):
@@ -197,7 +197,7 @@ func (a *asked) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// clientOf is who makes a request.
+// clientOf returns the client that makes a request.
 func clientOf(ctx context.Context) string {
 	if a, ok := ctx.Value(askedKey{}).(*asked); ok {
 		return a.name

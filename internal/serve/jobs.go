@@ -102,7 +102,7 @@ func (js *jobs) submit(q api.JobRequest, run task, key string, body []byte, gone
 	return j.Job, true, nil
 }
 
-// tryAgain is after how long jobs are tried again that could not be marked as running.
+// tryAgain is the time after which jobs are tried again that could not be marked as running.
 const tryAgain = time.Second
 
 // next starts queued jobs as far as the limit goes, with the lock held. One that cannot be marked as
@@ -348,7 +348,7 @@ func (js *jobs) resultOf(id string) (json.RawMessage, error) {
 	return nil, failf(http.StatusConflict, "the job is %s and has no result", j.State)
 }
 
-// stopWait is how long the end waits for jobs that were cancelled: a run ends 2 s after that.
+// stopWait is the time that the end waits for jobs that were cancelled: a run ends 2 s after that.
 const stopWait = 3 * time.Second
 
 // close takes no more jobs and waits for those that run; those that run when ctx ends are

@@ -49,7 +49,7 @@ const maxRemembered = 1 << 18
 // recordMagic begins the file of a job.
 const recordMagic = "weft-job-1 "
 
-// jobID is how jobs are called, and the part of a file's name after "job-".
+// jobID is the form of the names of jobs, and of the part of a file's name after "job-".
 var jobID = regexp.MustCompile(`^[a-z2-7]{26}$`)
 
 // record is a job as its file has it.

@@ -109,7 +109,7 @@ func (s *Server) listen(network, address string) (l net.Listener, err error) {
 	return &limited{Listener: l, most: int64(s.limits.Connections)}, nil
 }
 
-// URL is where the server is, after Listen.
+// URL returns the address of the server, after Listen.
 func (s *Server) URL() string {
 	if s.network == "unix" {
 		return s.config.Listen

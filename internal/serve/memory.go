@@ -47,7 +47,7 @@ type region struct {
 	file *os.File
 }
 
-// placed is where a tensor is, in a region.
+// placed is the place of a tensor in a region.
 type placed struct {
 	region       string
 	offset, size int64 // size is -1 if the request does not say it

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxClients is how many clients are told apart. Beyond it those that have been quiet are
+// maxClients is the number of clients that are told apart. Beyond it those that have been quiet are
 // forgotten, and if none was, newcomers share one allowance.
 const maxClients = 10_000
 

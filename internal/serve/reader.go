@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep JSON may be nested: tensors have few dimensions.
+// maxDepth is the largest depth of nested JSON: tensors have few dimensions.
 const maxDepth = 32
 
 // reader reads JSON in one pass, strictly: one value and nothing after it, no key twice,

@@ -36,7 +36,7 @@ import (
 	"github.com/weft-run/weft/internal/prove"
 )
 
-// Options are what a server serves.
+// Options are the service of a server and its settings.
 type Options struct {
 	Config  Config
 	Service Service
@@ -176,7 +176,7 @@ type route struct {
 	handle          handler
 }
 
-// routes are what the server answers, but for what it is given.
+// routes returns the paths that the server answers itself.
 func (s *Server) routes() []route {
 	const get, post = http.MethodGet, http.MethodPost
 	list := []route{

@@ -57,7 +57,7 @@ func (q *inference) asBinary(output string) bool {
 
 // parseHeld reads the body of a request: JSON of header bytes, and after it the binary data of
 // inputs. header is -1 if all is JSON. It reserves memory for tensors that came as JSON. Binary
-// data is where it was read.
+// data stays where it was read.
 func parseHeld(body []byte, header int, h *hold) (*inference, error) {
 	head, tail := body, []byte(nil)
 	if header >= 0 {

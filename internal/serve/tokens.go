@@ -20,7 +20,7 @@ const (
 	longestHead = 4096    // bytes of a header that may hold a token
 )
 
-// tokens are what clients prove by who they are. Of a token only its hash is kept.
+// tokens are the secrets by which clients prove who they are. Of a token only its hash is kept.
 type tokens []struct {
 	name string
 	hash [sha256.Size]byte

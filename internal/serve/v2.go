@@ -16,7 +16,7 @@ import (
 	"github.com/weft-run/weft/internal/otlp"
 )
 
-// Service is what the server needs of an infer.Service.
+// Service is the part of an infer.Service that the server uses.
 type Service interface {
 	Infer(ctx context.Context, r *infer.Request) (*infer.Response, error)
 	Models() []infer.Info
@@ -84,7 +84,7 @@ func (s *Server) modelMetadata(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// describe is what there is to know of a model.
+// describe returns the description of a model.
 func (s *Server) describe(name, version string) (api.ModelMetadata, error) {
 	info, err := s.service.Model(name, version)
 	if err != nil {
