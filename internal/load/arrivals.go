@@ -15,7 +15,7 @@ const (
 	Poisson  Arrivals = "poisson"  // each at a time of its own, as those of many users are
 )
 
-// Pace is how fast requests arrive, and for how long.
+// Pace is the rate at which requests arrive, and the time for which they do.
 type Pace struct {
 	Rate     float64       // requests a second
 	Arrivals Arrivals      // "" for Constant

@@ -30,7 +30,7 @@ type conn struct {
 	rpc    *rpcConn    // in place of c, by gRPC
 }
 
-// answer is what came back.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	code   string // of gRPC, in place of the words for the status

@@ -68,7 +68,7 @@ func (c *conn) closeRPC() {
 	c.rpc = nil
 }
 
-// remade is how often a connection was made again.
+// remade returns the number of times that a connection was made again.
 func (c *conn) remade() uint64 {
 	if c.rpc == nil {
 		return c.again
@@ -148,13 +148,13 @@ func (ready) Marshal(v any) (mem.BufferSlice, error) {
 
 func (ready) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-// rpcStatuses are what HTTP has for statuses of gRPC that are told apart.
+// rpcStatuses are the statuses of HTTP for those of gRPC that are told apart.
 var rpcStatuses = map[codes.Code]int{
 	codes.OK: http.StatusOK, codes.NotFound: http.StatusNotFound, codes.ResourceExhausted: http.StatusTooManyRequests,
 	codes.Unavailable: http.StatusServiceUnavailable,
 }
 
-// answered is what became of a call.
+// answered returns the outcome of a call.
 func answered(ctx context.Context, err error) (answer, error) {
 	said := status.Convert(err)
 	if err != nil && ctx.Err() != nil {

@@ -51,7 +51,7 @@ func (h *Histogram) Add(d time.Duration) {
 	h.sum += d.Seconds()
 }
 
-// Count returns how many durations there are.
+// Count returns the number of durations.
 func (h *Histogram) Count() uint64 { return h.n }
 
 // Min returns the least duration. It, Max and Mean are exact, and 0 without durations.
@@ -86,7 +86,7 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.most
 }
 
-// Below returns how many durations are less than d. Those in the bucket of d are not counted,
+// Below returns the number of durations less than d. Those in the bucket of d are not counted,
 // unless d is above all durations.
 func (h *Histogram) Below(d time.Duration) uint64 {
 	n := uint64(0)

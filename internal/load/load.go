@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// Options are what a load asks and of whom.
+// Options are the requests of a load and their target.
 type Options struct {
 	Target  Target
 	Model   string // "" for the only one the server has

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// model is what a server says of one, as the protocol has it.
+// model is a server's description of a model, in the form of the protocol.
 type model struct {
 	Name     string   `json:"name"`
 	Versions []string `json:"versions"`

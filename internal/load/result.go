@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Result is what became of the requests of a load that arrived after the warm-up. Each of them
+// Result is the outcome of the requests of a load that arrived after the warm-up. Each of them
 // is counted under one of Answered, Refused, TimedOut, Unsent, Unfinished, and the Count of one
 // of Failures. All times are in seconds.
 type Result struct {

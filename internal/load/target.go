@@ -16,7 +16,7 @@ import (
 	"unicode"
 )
 
-// Target is where a server is.
+// Target is the address of a server.
 type Target struct {
 	text    string // as it was written
 	network string // "tcp" or "unix"

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// coarse is how long before its time the timers of Go may end a wait: they are those of
+// coarse is the time by which the timers of Go may end a wait early: they are those of
 // epoll, in milliseconds.
 const coarse = 2 * time.Millisecond
 
