@@ -143,7 +143,7 @@ func (c *cache) recall(m *machine.Machine, kinds ...string) bool {
 	return false
 }
 
-// calibration is what measuring a machine found, as files hold it.
+// calibration has the measured rates of a machine, in the form of files.
 type calibration struct {
 	Version   int                `json:"version"`
 	Key       string             `json:"key"`

@@ -30,7 +30,7 @@ const (
 	settleWait = time.Second
 )
 
-// patience is how long cancelling and closing may take, and what closing waits for.
+// patience is the time that cancelling and closing may take, and what closing waits for.
 type patience struct {
 	cancelWait, killWait, closeWait time.Duration
 

@@ -51,7 +51,7 @@ type Config struct {
 	Calibrate bool
 	// CacheDir is the folder that keeps what was learned about devices; "" keeps nothing.
 	CacheDir string
-	// HealthInterval is how often the condition of devices is sampled: 0 means
+	// HealthInterval is the time between samples of the condition of devices: 0 means
 	// 100 ms, less than 0 never. Go kernels that do not return are looked after all
 	// the same. HangAfter is how long a device that is a driver.Hanger may have work
 	// and show no life; 0 means 3 s, and 2 s for any device while it is measured.
@@ -65,12 +65,12 @@ type Config struct {
 	CancelWait, KillWait, CloseWait time.Duration
 	// HostBytes limits the host memory used for data; 0 means no limit.
 	HostBytes int64
-	// PoolBytes is how much host memory is kept for reuse: 0 means 256 MiB,
+	// PoolBytes is the size of the host memory that is kept for reuse: 0 means 256 MiB,
 	// less than 0 none.
 	PoolBytes int64
 	// Checksums has data in host memory checked when it is read.
 	Checksums bool
-	// Streams is how many kernels a device runs at a time; 0 leaves it to the
+	// Streams is the number of kernels that a device runs at a time; 0 leaves it to the
 	// device.
 	Streams int
 	// Rungs are those of Engine.Health.Ladder that the caller brings; see weft.Rung.
@@ -385,7 +385,7 @@ func (x *Executor) Cancel(j *Job) {
 	})
 }
 
-// End is how a run ended.
+// End has the report of a run that has ended, and its error.
 type End struct {
 	Report *engine.Report
 	Err    error
@@ -430,7 +430,7 @@ func (x *Executor) Run(ctx context.Context, g *graph.Graph, o engine.RunOptions,
 	return e.Report, e.Err
 }
 
-// Counts is what an executor has done since it was opened.
+// Counts are the totals of an executor since it was opened.
 type Counts struct {
 	Uptime                                  time.Duration
 	Submitted, Completed, Failed, Cancelled int64              // runs

@@ -17,7 +17,7 @@ const feedLength = 4096
 // the feeds: one lock for many of them, and bounded memory for a step with many tasks.
 const noticeBatch = 256
 
-// Feed is what one reader is told. It keeps the newest notices, and counts those it had to
+// Feed is the stream of notices to one reader. It keeps the newest notices, and counts those it had to
 // drop: a reader that is slow, or does not read at all, never holds up the loop. Feeds of the
 // same kinds share what they keep, so that the loop's work does not grow with the readers.
 type Feed struct {
@@ -320,7 +320,7 @@ func (l *loop) publish() {
 	l.notices = l.notices[:0]
 }
 
-// Activity is what an executor does at one time.
+// Activity is the activity of an executor at one time.
 type Activity struct {
 	At       time.Duration
 	Devices  []engine.DeviceStatus
@@ -347,7 +347,7 @@ func (x *Executor) Activity(runs int) (v Activity) {
 	return v
 }
 
-// Progress returns how far a started job is; false if it has ended or not begun.
+// Progress returns the progress of a started job; false if it has ended or not begun.
 func (x *Executor) Progress(j *Job) (p engine.Progress, ok bool) {
 	ran := make(chan struct{})
 	if !x.do(func(l *loop) {

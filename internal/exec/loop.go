@@ -171,7 +171,7 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 	return l, nil
 }
 
-// wake is what devices call, from any goroutine, when there are completions.
+// wake is called by devices, from any goroutine, when there are completions.
 func (l *loop) wake() {
 	l.rung.Store(true)
 	if l.asleep.Load() && l.asleep.Swap(false) {

@@ -11,7 +11,7 @@ import (
 	"github.com/weft-run/weft/internal/probe"
 )
 
-// probeTimeout is how long a probe may run before its device is taken for lost, whatever bounds
+// probeTimeout is the time that a probe may run before its device is taken for lost, whatever bounds
 // tasks: a million times what it takes, and less than anybody waits for a device that hangs.
 const probeTimeout = 30 * time.Second
 

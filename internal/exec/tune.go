@@ -23,7 +23,7 @@ const tuningVersion = 1
 // tunings is the kind of file.
 const tunings = "tuning"
 
-// tuning is what devices decided, as files hold it.
+// tuning has the decisions of devices, in the form of files.
 type tuning struct {
 	Version int                       `json:"version"`
 	Key     string                    `json:"key"`

@@ -14,10 +14,10 @@ const (
 	// sampleEvery is the default interval at which the condition of devices is sampled.
 	// Calls are looked after at this interval if sampling is off.
 	sampleEvery = 100 * time.Millisecond
-	// hangAfter is how long a device with work may show no sign of life before it
+	// hangAfter is the time that a device with work may show no sign of life before it
 	// counts as unresponsive.
 	hangAfter = 3 * time.Second
-	// longAfter is how long a call in host memory may run before it is logged: it
+	// longAfter is the time that a call in host memory may run before it is logged: it
 	// cannot be ended, and its device does nothing else meanwhile.
 	longAfter = time.Minute
 	// ownFades is the factor by which the known use of a device by this process fades
