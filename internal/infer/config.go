@@ -28,7 +28,7 @@ const (
 	kindReservoir = "reservoir" // a trained reservoir in a safetensors file
 )
 
-// config is what model.yaml says.
+// config is the content of model.yaml.
 type config struct {
 	Name     string // of the folder if it says none
 	Kind     string
@@ -46,7 +46,7 @@ type config struct {
 	Outputs  []port
 }
 
-// port is what is said of an input or output. Type and Shape may be left out where the
+// port is the description of an input or output. Type and Shape may be left out where the
 // model's file has them.
 type port struct {
 	Spec
@@ -295,7 +295,7 @@ func shape(n *yaml.Node, to *[]int64) error {
 	return nil
 }
 
-// count returns how many elements a shape has; false if they are more than fit in memory.
+// count returns the number of elements of a shape; false if they are more than fit in memory.
 func count(shape []int64) (n int64, ok bool) {
 	n = 1
 	for _, d := range shape {

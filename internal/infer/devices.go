@@ -26,7 +26,7 @@ type device struct {
 	bytes   int64              // of the models placed there
 }
 
-// addDevice adds what stands for so many devices of the runtime.
+// addDevice adds a device that stands for some devices of the runtime.
 func (s *Service) addDevice(name string, devices int) *device {
 	d := &device{name: name, d: &batch.Device{}, up: true}
 	d.d.Slots, d.d.Parallel = Places(s.rt.Machine(), s.o.Depth, devices)
@@ -328,7 +328,7 @@ func fits(devices []weft.DeviceMetrics, name string, bytes int64) (err error) {
 	return err
 }
 
-// warm is what a batch took before requests were taken.
+// warm is the time of a batch before requests were taken.
 type warm struct {
 	examples int
 	time     time.Duration
@@ -355,7 +355,7 @@ func (s *Service) warmUp(ctx context.Context, v *version, d *device) (took []war
 	return took, nil
 }
 
-// runZeros runs a batch of so many examples that are zeros on a device.
+// runZeros runs a batch of zeros, of the given number of examples, on a device.
 func (s *Service) runZeros(ctx context.Context, v *version, d *device, examples int) error {
 	c := &call{examples: examples}
 	for _, spec := range v.inputs {

@@ -75,7 +75,7 @@ func (h Histogram) Since(before Histogram) Histogram {
 	return out
 }
 
-// Count returns how many durations were counted.
+// Count returns the number of durations.
 func (h Histogram) Count() (n uint64) {
 	for _, c := range h.Counts {
 		n += c

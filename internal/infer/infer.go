@@ -52,7 +52,7 @@ type Tensor struct {
 	Data  []byte // little-endian, C order
 }
 
-// Spec is what a model takes or gives under a name.
+// Spec describes an input or output of a model.
 type Spec struct {
 	Name  string
 	Type  Type
@@ -78,7 +78,7 @@ type Response struct {
 	Device             string // where; several names are joined by commas
 }
 
-// State says how far a model version is.
+// State is the state of a model version.
 type State string
 
 // The states of a model version.

@@ -141,7 +141,7 @@ func (r *graphRunner) specs(of []int) (specs []Spec) {
 	return specs
 }
 
-// graphBytes is how much memory a device needs for the weights of a graph, and for the rest
+// graphBytes returns the memory that a device needs for the weights of a graph, and for the rest
 // that a run of it takes.
 func graphBytes(g *graph.Graph) (weights, work int64) {
 	for i := range g.NumData() {
@@ -181,7 +181,7 @@ func (r *graphRunner) prepare(d *device, tied bool) (err error) {
 	return nil
 }
 
-// memory is what a batch is computed in: a buffer for each port, and how runs are given them.
+// memory is the memory of a batch: a buffer for each port, and its bindings for runs.
 type memory struct {
 	buffers []*weft.Buffer[byte]
 	bound   []model.Binding

@@ -22,14 +22,14 @@ type Options struct {
 	Folder string
 	// Deadline is that of requests that have none, of models that state none (10 s).
 	Deadline time.Duration
-	// MaxWaiting is how many requests may wait for a batch in all (10,000).
+	// MaxWaiting is the number of requests that may wait for a batch in all (10,000).
 	MaxWaiting int
 	// MaxBatch bounds the examples of a batch of any model beside what the model says, and
 	// MaxWait how long requests wait for others while a device is idle, of models that say
 	// nothing of it. 0 is no bound.
 	MaxBatch int
 	MaxWait  time.Duration
-	// Depth is how many batches a device has at a time: more keep it busy while results
+	// Depth is the number of batches that a device has at a time: more keep it busy while results
 	// are handed out, and are computed side by side where a batch does not need all cores. 0
 	// is one, and where there are only processor cores one for each but one, which requests
 	// and answers need, up to four.
