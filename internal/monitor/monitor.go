@@ -46,13 +46,13 @@ const (
 // ErrProtocol is wrapped by every error about what the other side sent.
 var ErrProtocol = errors.New("not what weft sends")
 
-// Request is what a client asks for.
+// Request is the request of a client.
 type Request struct {
 	Weft    int `json:"weft"`     // Version
 	EveryMS int `json:"every_ms"` // milliseconds from one frame to the next
 }
 
-// Frame is what a runtime does at one time. Durations are in seconds.
+// Frame is the activity of a runtime at one time. Durations are in seconds.
 type Frame struct {
 	Weft    int      `json:"weft"` // Version
 	Error   string   `json:"error,omitempty"`

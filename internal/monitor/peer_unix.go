@@ -18,7 +18,7 @@ func owned(info fs.FileInfo) bool { return int(info.Sys().(*syscall.Stat_t).Uid)
 // alive reports whether there is a process of a number.
 func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
-// lockWait is how long a lock is waited for, which others hold for a millisecond: one that was
+// lockWait is the longest wait for a lock, which others hold for a millisecond: one that was
 // stopped meanwhile must not stop this process too.
 const lockWait = 2 * time.Second
 

@@ -12,7 +12,7 @@ import (
 const (
 	// maxClients is the greatest number of clients at a time: each costs frames.
 	maxClients = 8
-	// askWait is how long a client may take to ask, writeWait to take a frame.
+	// askWait is the time that a client may take to ask, writeWait to take a frame.
 	askWait   = 5 * time.Second
 	writeWait = 2 * time.Second
 	// leastEvery and mostEvery bound the time from one frame to the next.
@@ -58,7 +58,7 @@ func newServer(l *socket, source func() Source, log *slog.Logger) *Server {
 	return &Server{l: l, source: source, log: log, uid: os.Geteuid(), wait: writeWait, done: make(chan struct{}), conns: make(map[*net.UnixConn]bool)}
 }
 
-// Path is where it listens.
+// Path returns the path at which it listens.
 func (s *Server) Path() string { return s.l.Addr().String() }
 
 // Close removes the socket and ends its connections.
