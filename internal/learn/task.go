@@ -45,7 +45,7 @@ type Task struct {
 // are told right. Else it is the error of the first output, see [Score].
 func (t *Task) Classes() bool { return len(t.Model.Labels) > 0 }
 
-// Result is how training went.
+// Result is the result of training.
 type Result struct {
 	Model *reservoir.Model
 	// Trained and Tested are the scores on the samples for training and for testing.
@@ -176,7 +176,7 @@ const (
 //go:embed digits/digits.csv.gz
 var digitsFile []byte
 
-// digitsTrain is how many images are for training; the others are for testing.
+// digitsTrain is the number of images for training; the others are for testing.
 const digitsTrain = 1200
 
 // Digits is handwritten digits as spikes: 1,797 real images of 8 × 8 pixels, each of which
