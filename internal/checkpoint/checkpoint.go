@@ -32,7 +32,7 @@ import (
 // checksum adds nothing to the time, and the manifest of 1 GiB has some 30 kB.
 const BlockBytes = 1 << 20
 
-// AlignBytes is what the place and length of writes to data files are multiples of, as
+// AlignBytes divides the place and length of writes to data files, as
 // writing past the page cache demands.
 const AlignBytes = 4096
 

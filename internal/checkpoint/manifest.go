@@ -26,7 +26,7 @@ const maxParts = 1 << 19
 // one of the same computation.
 type Param struct{ Key, Value string }
 
-// Meta says whose state a checkpoint is and how far it is.
+// Meta identifies the computation of a checkpoint and its progress.
 type Meta struct {
 	Name     string  // of the computation, within the folder
 	Params   []Param // sorted by key
@@ -59,7 +59,7 @@ type Block struct {
 	Sum  uint32
 }
 
-// NumBlocks is how many blocks some bytes take.
+// NumBlocks returns the number of blocks of some bytes.
 func NumBlocks(bytes int64) int { return int((bytes + BlockBytes - 1) / BlockBytes) }
 
 // BlockSize is the length of a block of data of some bytes: the last may be short.
@@ -67,7 +67,7 @@ func BlockSize(bytes int64, block int) int64 {
 	return min(BlockBytes, bytes-int64(block)*BlockBytes)
 }
 
-// Live is how many bytes the blocks have together.
+// Live returns the number of bytes of all blocks.
 func (m *Manifest) Live() (bytes int64) {
 	for i := range m.Data {
 		for b := range m.Data[i].Blocks {

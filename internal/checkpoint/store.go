@@ -48,7 +48,7 @@ func Open(fs FS, folder string) (*Store, error) {
 	return s, nil
 }
 
-// maxManifests is how many manifests of a folder are read. Two are kept, and while one is
+// maxManifests is the number of manifests of a folder that are read. Two are kept, and while one is
 // written three.
 const maxManifests = 4
 
@@ -215,7 +215,7 @@ func (s *Store) Restore(accept func(m *Manifest) (into func(d *Data) []byte, err
 	return nil, refused, err
 }
 
-// Written is what a checkpoint cost.
+// Written is the cost of a checkpoint.
 type Written struct {
 	Seq   uint64
 	Bytes int64 // written to files
@@ -366,11 +366,11 @@ func (s *Store) writeFile(name string, size int64, write func(f File) error) err
 	return err
 }
 
-// wasteBytes is how much of the data files may be blocks that no checkpoint needs, besides
+// wasteBytes is the part of the data files that may be blocks which no checkpoint needs, besides
 // as much again as it needs, before all blocks are written anew.
 const wasteBytes = 64 << 20
 
-// maxFiles is how many data files a checkpoint may refer to before all blocks are written anew,
+// maxFiles is the number of data files that a checkpoint may refer to before all blocks are written anew,
 // so that a folder has hundreds of files and not as many as there are blocks.
 const maxFiles = 200
 
