@@ -1,4 +1,4 @@
-// Package terminal is how a command talks to the person or program that runs it:
+// Package terminal writes the output of commands for the person or program that runs them:
 // tables, number formats, progress, help, mistakes, JSON. Commands and benchmarks
 // call it; it knows nothing of what they compute.
 package terminal
