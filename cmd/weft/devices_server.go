@@ -112,7 +112,7 @@ func writeDevices(b *bytes.Buffer, devices []api.Device) {
 	}
 }
 
-// remoteActions are what a command has done with a device of a running service.
+// remoteActions are the actions on a device of a running service that a command can ask for.
 var remoteActions = []struct {
 	name, short, long string
 	do                func(ctx context.Context, c *api.Client, device, to string) (api.Device, error)

@@ -108,7 +108,7 @@ func kernelRows(all []signature.Kernel) []kernelRow {
 	return out
 }
 
-// per returns how many items of the grid one call item of the function covers in each
+// per returns the number of items of the grid that one call item of the function covers in each
 // dimension, in the form of a graph file.
 func per(k *signature.Kernel) (out []any) {
 	for _, n := range k.Per {

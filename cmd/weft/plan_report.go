@@ -86,7 +86,7 @@ func writeOptions(b *bytes.Buffer, d *plan.Decision) {
 	terminal.Table(b, rows)
 }
 
-// share says how much of the work is done on the rented machine, if not all.
+// share says which share of the work is done on the rented machine, if not all.
 func share(o *plan.Option) string {
 	if o.Kind != plan.Hybrid {
 		return ""
