@@ -22,7 +22,7 @@ type DevicePrediction = sched.DevicePrediction
 
 // Divisible is work that can be cut into ranges, each of which becomes a task.
 type Divisible struct {
-	// Items are what is cut: how many there are and what ranges of them cost.
+	// Items are the items to be divided: their number and the cost of ranges of them.
 	Items sched.Items
 	// Whole is the task that would do all of it: its kernel and work estimate say how
 	// fast each device is.
@@ -42,7 +42,7 @@ type Divisible struct {
 	Streamed bool
 }
 
-// Plan is how work is to be run.
+// Plan is a division of work among devices.
 type Plan struct {
 	// Partition is each device's part and why it was chosen.
 	Partition sched.Partition

@@ -20,7 +20,7 @@ type EventKind uint8
 const (
 	EventRunBegan     = EventKind(engine.RunBegan)
 	EventRunEnded     = EventKind(engine.RunEnded)      // Err says how, nil for well
-	EventTaskDone     = EventKind(engine.TaskDone)      // Took says how long it ran
+	EventTaskDone     = EventKind(engine.TaskDone)      // Took is its duration
 	EventTaskFailed   = EventKind(engine.TaskFailed)    // one execution of it, for which Err is the reason
 	EventTaskRetried  = EventKind(engine.TaskRetried)   // it is tried again after a pause
 	EventTaskReplayed = EventKind(engine.TaskReplayed)  // it runs again, because its result was lost with a device

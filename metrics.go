@@ -9,7 +9,7 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// Device is an open device and what it is doing.
+// Device is an open device and its activity.
 type Device struct {
 	machine.Device
 	Score  float64
@@ -49,7 +49,7 @@ func stateOf(s *engine.DeviceStatus) string {
 	return s.State.String()
 }
 
-// Metrics counts what a runtime has done since it was opened and shows what it is doing.
+// Metrics has the totals of a runtime since it was opened, and its activity.
 // All counts only grow.
 type Metrics struct {
 	Uptime  time.Duration

@@ -47,7 +47,7 @@ type Options struct {
 	PolicyWithin  string
 	// Concurrent limits tasks in flight over all devices; 0 means no limit.
 	Concurrent int
-	// Streams is how many kernels each device runs at a time; 0 leaves it to
+	// Streams is the number of kernels that each device runs at a time; 0 leaves it to
 	// the device. A GPU takes up to 6.
 	Streams int
 	// TaskTimeout bounds each execution of a task: what runs longer is ended with
@@ -60,18 +60,18 @@ type Options struct {
 	// SyncTimeout bounds the wait for data in Get and for devices in Close; 0
 	// means no bound.
 	SyncTimeout time.Duration
-	// CancelWait is how long a run may take to end after it was cancelled (2 s), or
+	// CancelWait is the time that a run may take to end after it was cancelled (2 s), or
 	// its context ended. After half of that, worker processes that run something of
 	// it are killed and started again; after all of it, the run ends without what
 	// still runs. That is a Go kernel that does not ask [Call.Stopped]: where it may
 	// use memory bound to the run, the error wraps ErrHeld and says which kernel.
 	CancelWait time.Duration
-	// CloseWait is how long Close may take (5 s). With either, -1 means no time.
+	// CloseWait is the time that Close may take (5 s). With either, -1 means no time.
 	CloseWait time.Duration
-	// Retries is how often a task may fail before its run does (3); -1 means
+	// Retries is the number of times that a task may fail before its run does (3); -1 means
 	// not at all.
 	Retries int
-	// PoolBytes is how much host memory is kept for reuse (256 MiB); -1 keeps
+	// PoolBytes is the size of the host memory that is kept for reuse (256 MiB); -1 keeps
 	// none.
 	PoolBytes int64
 	// HostBytes limits the host memory weft itself takes for data; memory that
@@ -84,7 +84,7 @@ type Options struct {
 	// between two such moves (1 s; -1 for no least time).
 	RebalanceThreshold float64
 	RebalanceInterval  time.Duration
-	// HealthInterval is how often the condition of devices is sampled (100 ms);
+	// HealthInterval is the time between samples of the condition of devices (100 ms);
 	// -1 means never.
 	HealthInterval time.Duration
 	// MemoryMargin is the part of a device's memory that is to stay free (0.05),
@@ -99,8 +99,8 @@ type Options struct {
 	PowerBudget    float64
 	TotalPower     float64
 	MaxUtilisation float64
-	// MaxFailures is how many executions in a row may fail on a device (3): at the next the
-	// device is taken for lost. MaxLosses is how often a device may be lost while a task runs
+	// MaxFailures is the number of executions in a row that may fail on a device (3): at the next the
+	// device is taken for lost. MaxLosses is the number of times that a device may be lost while a task runs
 	// (2): at the next loss the task is taken for the cause. -1 stands for none of either.
 	MaxFailures int
 	MaxLosses   int
@@ -110,7 +110,7 @@ type Options struct {
 	// is fail, which leaves it at that until Recover. Empty means standby, restart and reopen,
 	// "off" none.
 	Ladder string
-	// ProbeInterval is how often each device is probed: by a small kernel with a known answer,
+	// ProbeInterval is the time between probes of a device: by a small kernel with a known answer,
 	// which takes some 50 µs. A device whose probe fails, gives something else or is late is
 	// suspect: it gets no work until three probes in a row were good, and is taken for lost
 	// after three bad ones. With 0 only devices that have come back are probed, before they
@@ -153,7 +153,7 @@ type Options struct {
 	// second when nothing is known about them. Its key is calibrate, with the
 	// opposite sense.
 	NoCalibrate bool
-	// CacheDir is where measurements are kept between runs: empty for a folder
+	// CacheDir is the folder for measurements that are kept between runs: empty for a folder
 	// in the user's cache directory, "off" for nowhere.
 	CacheDir string
 	// Standby keeps a second worker process warm for each device that is in one, which
@@ -178,7 +178,7 @@ type Options struct {
 	// tasks (half of what the machine or its control group has). A kernel that allocates more
 	// ends its worker.
 	WorkerBytes int64
-	// MemoryReserve is how much memory of the machine, or of its control group, is to stay
+	// MemoryReserve is the part of the machine's memory, or of its control group's, that is to stay
 	// free (5 %); -1 means that nobody watches. When less is left, the worker of these
 	// that has the newest large task is ended, before the system ends the program. The
 	// task is tried again, as after other losses. Where other programs hold the memory

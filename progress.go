@@ -8,7 +8,7 @@ import (
 	"github.com/weft-run/weft/internal/exec"
 )
 
-// Progress is how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
 	Run     int64 // its number, as in [Report]
 	Tasks   int   // of the graph
@@ -18,7 +18,7 @@ type Progress struct {
 	Elapsed time.Duration
 	// Part is the part of the predicted work that is done, from 0 to 1.
 	Part float64
-	// Left is an estimate of how much longer the run takes: the predicted work that is left
+	// Left is an estimate of the time that the run still takes: the predicted work that is left
 	// at the speed of the work that is done, or while no task has ended, as predicted.
 	// It is negative if it cannot be told: the run waits to begin.
 	Left time.Duration
@@ -35,7 +35,7 @@ const progressEvery = 50 * time.Millisecond
 
 type progressKey struct{}
 
-// WithProgress returns a context that has fn told how far runs are which are started with
+// WithProgress returns a context that has fn told the progress of runs which are started with
 // it: by [Runtime.Run], [Prepared.Run], [Apply], and by whatever is made of these, such as
 // the calls of the workloads. fn is called while tasks end, at most 20 times a second, and for
 // a last time before Run returns; Progress.Ended has every task in between. It has a
@@ -49,7 +49,7 @@ func WithProgress(ctx context.Context, fn func(Progress)) context.Context {
 	return context.WithValue(ctx, progressKey{}, fn)
 }
 
-// follow has fn told how far a job is that is about to be started. The function it returns
+// follow has fn told the progress of a job that is about to be started. The function it returns
 // is called when the job has ended, and returns after the last call of fn.
 func (r *Runtime) follow(j *exec.Job, fn func(Progress)) (told func()) {
 	f := r.x.Follow(j)
@@ -87,7 +87,7 @@ func often(ready <-chan struct{}, tell func()) (stop func()) {
 	}
 }
 
-// followScope has fn told how many tasks of a scope have ended, by count. The function it
+// followScope has fn told the number of tasks of a scope that have ended, by count. The function it
 // returns is called when all have.
 func followScope(count func() (started, ended int), fn func(Progress)) (told func()) {
 	began := time.Now()
@@ -109,7 +109,7 @@ func followScope(count func() (started, ended int), fn func(Progress)) (told fun
 	})
 }
 
-// teller tells a callback how far a run is.
+// teller tells a callback the progress of a run.
 type teller struct {
 	r   *Runtime
 	fn  func(Progress)
@@ -151,7 +151,7 @@ func progressOf(e *engine.Progress) Progress {
 // maxRuns is the greatest number of runs that Runs returns.
 const maxRuns = 1000
 
-// Runs returns how far the runs are that have not ended, the oldest first, at most 1000.
+// Runs returns the progress of the runs that have not ended, the oldest first, at most 1000.
 // Those that wait for data others use are among them, with none of their tasks done.
 func (r *Runtime) Runs() []Progress {
 	var out []Progress
@@ -166,8 +166,8 @@ type Running struct {
 	Device    string
 	Run       int64         // its number, as in [Report]
 	Task      string        // its name
-	For       time.Duration // how long already
-	Predicted time.Duration // how long it was predicted to take, when it was placed
+	For       time.Duration // time since it began
+	Predicted time.Duration // the duration predicted when it was placed
 }
 
 // Running returns the tasks that devices run now, device by device.
@@ -188,7 +188,7 @@ func (r *Runtime) running(now *exec.Activity) []Running {
 	return out
 }
 
-// Progress returns how far the run is; false if it has ended.
+// Progress returns the progress of the run; false if it has ended.
 func (h *Handle) Progress() (Progress, bool) {
 	if h == nil || h.job == nil {
 		return Progress{}, false

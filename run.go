@@ -133,7 +133,7 @@ type RunOptions struct {
 	// Timeout bounds each execution of a task that names none, as Options.TaskTimeout, which
 	// it replaces; -1 means no bound.
 	Timeout time.Duration
-	// Retries is how often a task may fail before its run does, in place of Options.Retries;
+	// Retries is the number of times that a task may fail before its run does, in place of Options.Retries;
 	// -1 means not at all.
 	Retries int
 }

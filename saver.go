@@ -130,7 +130,7 @@ func (s *shadow) update(mem []byte) {
 	wg.Wait()
 }
 
-// maxCopiers is how many cores copy the state: more than a few do not go faster.
+// maxCopiers is the number of cores that copy the state: more than a few do not go faster.
 const maxCopiers = 8
 
 // newSaver begins to keep a computation. Where it is resumed, done is how many of its steps

@@ -24,7 +24,7 @@ import (
 type Key struct {
 	Name string // as in a configuration file
 	Doc  string // what it does, in a phrase
-	// Default is what Get returns when nothing was set. A key whose default is
+	// Default is the value that Get returns when nothing was set. A key whose default is
 	// "on" or "off" is a switch.
 	Default string
 }

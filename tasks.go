@@ -87,7 +87,7 @@ func Do(ctx context.Context, f func(context.Context) error, options ...TaskOptio
 // ScopeOption is something that a scope asks for.
 type ScopeOption interface{ setScope(*scopeRequest) }
 
-// scopeRequest is what the options of a scope ask for.
+// scopeRequest is the request that the options of a scope make.
 type scopeRequest struct{ keepGoing bool }
 
 type scopeOption func(*scopeRequest)
@@ -138,7 +138,7 @@ func Scope(ctx context.Context, body func(context.Context) error, options ...Sco
 // TaskOption is something that a task asks for.
 type TaskOption interface{ set(*request) }
 
-// request is what the options of a task ask for.
+// request is the request that the options of a task make.
 type request struct {
 	spec pool.Spec
 	asked
@@ -187,7 +187,7 @@ func After(futures ...Dependency) TaskOption {
 	})
 }
 
-// Limit is how many of its tasks run at the same time. They run on goroutines of their own,
+// Limit bounds the number of its tasks that run at the same time. They run on goroutines of their own,
 // beside the tasks of no limit, so that it suits work that waits for a disk, a network or
 // a service. A task that waits for another gives up its place and gets it back before
 // Wait returns. NewLimit makes one.
@@ -225,7 +225,7 @@ func Retry(n int, pause time.Duration) TaskOption {
 	return option(func(s *request) { s.spec.Retries, s.spec.Pause, s.again = n, pause, n > 0 })
 }
 
-// Name is what errors call the task. Without it they use the name of its function.
+// Name is the name of the task in errors. Without it they use the name of its function.
 func Name(name string) TaskOption {
 	return option(func(s *request) { s.name = name })
 }

@@ -44,7 +44,7 @@ type verifier struct {
 	verified, unverified, wrong atomic.Int64
 }
 
-// checks is what is checked of one run.
+// checks are the verified tasks of one run.
 type checks struct {
 	key        uint64
 	g          *graph.Graph // before tasks were rewritten
@@ -58,7 +58,7 @@ type checks struct {
 	devices    []trace.DeviceReport // of the executions
 }
 
-// verifyLanes is how many tasks are checked at a time. Each has its results in host memory once
+// verifyLanes is the number of tasks that are checked at a time. Each has its results in host memory once
 // for every execution; 16 keep as many devices busy.
 const verifyLanes = 16
 
@@ -351,7 +351,7 @@ func (k *checked) room() (results, args [][]byte) {
 	return results, args
 }
 
-// patience is how often an execution that takes long is looked after.
+// patience is the time between looks at an execution that takes long.
 const patience = 50 * time.Millisecond
 
 // execute runs the task once on one of some devices, any if there are none, and returns where it
