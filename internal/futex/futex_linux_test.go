@@ -81,3 +81,21 @@ func TestWaitEnds(t *testing.T) {
 		futex.Wait(&word, 7, 20*time.Millisecond)
 	}
 }
+
+// Two goroutines hand a word to each other: an operation is one of them waiting and being woken.
+func BenchmarkWait(b *testing.B) {
+	var word atomic.Uint32
+	var other sync.WaitGroup
+	turn := func(side uint32) {
+		for n := side; n < uint32(b.N); n += 2 {
+			for at := word.Load(); at != n; at = word.Load() {
+				futex.Wait(&word, at, time.Minute)
+			}
+			word.Store(n + 1)
+			futex.Wake(&word)
+		}
+	}
+	other.Go(func() { turn(1) })
+	turn(0)
+	other.Wait()
+}
