@@ -36,11 +36,11 @@ and devices are starved: they have little more memory than one task needs. The
 devices are cores (cpu/3) or scripted devices (fake/3, which also fail and
 dawdle, and with --verify 1 one of them has wrong results, which must be
 replaced), each in a worker process of its own. They are opened anew every few
-rounds; what is left of them then is counted. Every minute a line says what was
-done and what memory, goroutines and descriptors weft uses; a table at the end
-has them all.
+rounds, a bout; what is left after it is counted. Every minute a line says what
+was done and what memory, goroutines and descriptors weft uses between bouts; a
+table at the end has them all.
 
-With --simulate N the first N sessions of the same seed are simulated instead:
+With --simulate N the first N bouts of the same seed are simulated instead:
 the same faults at the same parts of a round, in virtual time, on devices that
 compute nothing. There a result is right if it is what running the tasks one
 after another would leave, byte range by byte range.
@@ -73,7 +73,7 @@ var liveFlags = []string{"for", "partitioner", "host-bytes", "max-failures", "ma
 func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 	t := &chaos.Trial{}
 	var asJSON bool
-	var sessions int
+	var bouts int
 	c := &cobra.Command{
 		Use:               w.Name,
 		Short:             strings.ToUpper(w.Short[:1]) + w.Short[1:],
@@ -90,7 +90,7 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 	}
 	c.Flags().DurationVar(&t.Hang, "hang-timeout", time.Second, "how long a worker may be silent before it is given up on")
 	c.Flags().StringSliceVar(&t.Faults, "faults", chaos.Faults(), "which faults may happen")
-	c.Flags().IntVar(&sessions, "simulate", 0, "simulate `this many` sessions in place of running any")
+	c.Flags().IntVar(&bouts, "simulate", 0, "simulate `this many` bouts in place of running any")
 	c.Flags().BoolVar(&asJSON, "json", false, "write the account as JSON")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if t.Options, err = s.options(); err != nil {
@@ -99,13 +99,13 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 		switch {
 		case t.For <= 0:
 			return terminal.Usagef("--for %v: it must be more than 0, as in 60s", t.For)
-		case sessions < 0:
-			return terminal.Usagef("--simulate %d: give a number of sessions, as in 1000", sessions)
+		case bouts < 0:
+			return terminal.Usagef("--simulate %d: give a number of bouts, as in 1000", bouts)
 		case t.Hang < 200*time.Millisecond:
 			return terminal.Usagef("--hang-timeout %v: give a worker 200ms at least, or a busy machine passes for a hung worker", t.Hang)
 		}
 		for _, name := range liveFlags {
-			if sessions > 0 && c.Flags().Changed(name) {
+			if bouts > 0 && c.Flags().Changed(name) {
 				return terminal.Usagef("--%s: it says how live devices are used, which --simulate has none of; leave one of them out", name)
 			}
 		}
@@ -123,20 +123,20 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 			t.Options.Devices = "cpu/3"
 		}
 		t.Job = order.Job
-		return runChaos(c, t, sessions, asJSON)
+		return runChaos(c, t, bouts, asJSON)
 	}
 	return c
 }
 
-// runChaos runs a trial, or simulates some sessions of it, prints its account and errs if that is bad.
-func runChaos(c *cobra.Command, t *chaos.Trial, sessions int, asJSON bool) error {
+// runChaos runs a trial, or simulates some bouts of it, prints its account and errs if that is bad.
+func runChaos(c *cobra.Command, t *chaos.Trial, bouts int, asJSON bool) error {
 	p := terminal.StartProgress(c.ErrOrStderr(), asJSON, "trial", 1)
 	defer p.Finish()
 	minutes := 0
 	t.Told = func(a *chaos.Account) {
 		p.At("%s: %s, %d right, %d wrong, %d errors", a.Name, terminal.Count(a.Rounds, "round"), a.Right, a.Wrong, a.Errors)
 		if a.Simulated {
-			part := float64(a.Sessions) / float64(sessions)
+			part := float64(a.Bouts) / float64(bouts)
 			p.Within(part, time.Duration(a.Seconds*(1-part)/part*1e9))
 			return
 		}
@@ -144,14 +144,14 @@ func runChaos(c *cobra.Command, t *chaos.Trial, sessions int, asJSON bool) error
 		if m := int(a.Seconds / 60); m > minutes && t.For > time.Minute {
 			minutes = m
 			use := a.After
-			fmt.Fprintf(c.ErrOrStderr(), "%d min: %s, %d right, %d wrong, %d errors, %d losses; %s, %s, %s between sessions\n", m, terminal.Count(a.Rounds, "round"), a.Right, a.Wrong, a.Errors,
+			fmt.Fprintf(c.ErrOrStderr(), "%d min: %s, %d right, %d wrong, %d errors, %d losses; %s, %s, %s between bouts\n", m, terminal.Count(a.Rounds, "round"), a.Right, a.Wrong, a.Errors,
 				a.Losses, terminal.SI(float64(use.RSS), "B"), terminal.Count(use.Goroutines, "goroutine"), terminal.Count(use.Descriptors, "descriptor"))
 		}
 	}
 	var a *chaos.Account
 	var err error
-	if sessions > 0 {
-		a, err = t.Simulate(c.Context(), sessions)
+	if bouts > 0 {
+		a, err = t.Simulate(c.Context(), bouts)
 	} else {
 		a, err = t.Run(c.Context())
 	}
@@ -171,7 +171,7 @@ func runChaos(c *cobra.Command, t *chaos.Trial, sessions int, asJSON bool) error
 	case a.Wrong > 0:
 		return fmt.Errorf("chaos %s: %s had a wrong result (seed %d)", a.Name, terminal.Count(a.Wrong, "round"), t.Seed)
 	case a.Left > 0:
-		return fmt.Errorf("chaos %s: something was left after %s (seed %d): %s", a.Name, terminal.Count(a.Left, "session"), t.Seed, a.LastLeft)
+		return fmt.Errorf("chaos %s: something was left after %s (seed %d): %s", a.Name, terminal.Count(a.Left, "bout"), t.Seed, a.LastLeft)
 	case c.Context().Err() != nil:
 		return c.Context().Err()
 	case a.Right == 0:
@@ -184,7 +184,7 @@ func runChaos(c *cobra.Command, t *chaos.Trial, sessions int, asJSON bool) error
 func writeAccount(b *bytes.Buffer, t *chaos.Trial, a *chaos.Account) {
 	fmt.Fprintf(b, "%s on %s, seed %d, ", a.Name, t.Options.Devices, a.Seed)
 	if a.Simulated {
-		fmt.Fprintf(b, "%s simulated in %.1f s\n\n", terminal.Count(a.Sessions, "session"), a.Seconds)
+		fmt.Fprintf(b, "%s simulated in %.1f s\n\n", terminal.Count(a.Bouts, "bout"), a.Seconds)
 	} else {
 		fmt.Fprintf(b, "%.0f s\n\n", a.Seconds)
 	}
@@ -214,21 +214,34 @@ func writeAccount(b *bytes.Buffer, t *chaos.Trial, a *chaos.Account) {
 // maxUse is the most rows of the table of memory, goroutines and descriptors.
 const maxUse = 32
 
-// writeUse writes what the process used between sessions, after the first, then each minute, or
-// as many of these as are a table that can be read, and after the last.
+// writeUse writes what the process used while no device was open: after the first bout, then each
+// minute, or as many of these as are a table that can be read, after the last bout, and the growth
+// from the first to the last.
 func writeUse(b *bytes.Buffer, a *chaos.Account) {
-	table := [][]any{{"between sessions", "rounds", "memory", "its own", "heap", "goroutines", "descriptors", "processes"}}
+	table := [][]any{{"after", "rounds", "memory", "its own", "heap", "goroutines", "descriptors", "processes"}}
 	add := func(name string, rounds any, u chaos.Use) {
 		table = append(table, []any{name, rounds, terminal.SI(float64(u.RSS), "B"), terminal.SI(float64(u.Own), "B"), terminal.SI(float64(u.Heap), "B"), u.Goroutines, u.Descriptors, u.Processes})
 	}
-	add("after the first", "", a.Before)
+	add("bout 1", "", a.Before)
 	each := (len(a.Minutes) + maxUse - 1) / maxUse
 	for i, m := range a.Minutes {
 		if (i+1)%each == 0 {
-			add(fmt.Sprintf("after %d min", m.Minute), m.Rounds, m.Use)
+			add(fmt.Sprintf("%d min", m.Minute), m.Rounds, m.Use)
 		}
 	}
-	add(fmt.Sprintf("after %d", a.Sessions), a.Rounds, a.After)
-	fmt.Fprintln(b)
+	if a.Bouts > 1 {
+		add(fmt.Sprintf("bout %d", a.Bouts), a.Rounds, a.After)
+	}
+	fmt.Fprintln(b, "\nUsed by weft between bouts, when no device is open:")
 	terminal.Table(b, table)
+	if a.Bouts > 1 {
+		grown := func(from, to int64) string {
+			if to < from {
+				return "-" + terminal.SI(float64(from-to), "B")
+			}
+			return "+" + terminal.SI(float64(to-from), "B")
+		}
+		fmt.Fprintf(b, "From the first to the last: memory of its own %s, heap %s, goroutines %+d, descriptors %+d, processes %+d.\n",
+			grown(a.Before.Own, a.After.Own), grown(a.Before.Heap, a.After.Heap), a.After.Goroutines-a.Before.Goroutines, a.After.Descriptors-a.Before.Descriptors, a.After.Processes-a.Before.Processes)
+	}
 }

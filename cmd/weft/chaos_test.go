@@ -39,7 +39,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// Simulated sessions are told as such, and the same command gives the same account.
+// Simulated bouts are told as such, and the same command gives the same account.
 func TestChaosSimulated(t *testing.T) {
 	var accounts [2]chaos.Account
 	for i := range accounts {
@@ -52,27 +52,33 @@ func TestChaosSimulated(t *testing.T) {
 		}
 		accounts[i].Seconds = 0
 	}
-	if a := accounts[0]; !a.Simulated || a.Sessions != 40 || a.Right == 0 || a.Right != a.Rounds || a.Faults["kill"] == 0 || a.Faults["starve"] == 0 || a.Retries == 0 {
+	if a := accounts[0]; !a.Simulated || a.Bouts != 40 || a.Right == 0 || a.Right != a.Rounds || a.Faults["kill"] == 0 || a.Faults["starve"] == 0 || a.Retries == 0 {
 		t.Errorf("%+v", a)
 	}
 	if !reflect.DeepEqual(accounts[0], accounts[1]) {
 		t.Errorf("%+v differs from %+v", accounts[0], accounts[1])
 	}
-	if out := works(t, strings.Fields("chaos reduce --n 65536 --simulate 5 --devices cpu/2")...); !strings.Contains(out, "5 sessions simulated in") || strings.Contains(out, "between sessions") {
+	if out := works(t, strings.Fields("chaos reduce --n 65536 --simulate 5 --devices cpu/2")...); !strings.Contains(out, "5 bouts simulated in") || strings.Contains(out, "between bouts") {
 		t.Errorf("%s", out)
 	}
 }
 
-// Of many minutes the table has some, at equal distances.
+// Of many minutes the table has some, at equal distances, and a line has the growth.
 func TestWriteUse(t *testing.T) {
-	a := &chaos.Account{Sessions: 9}
+	a := &chaos.Account{Bouts: 9, Before: chaos.Use{Own: 5000, Heap: 3000, Goroutines: 3, Descriptors: 10}, After: chaos.Use{Own: 6000, Heap: 1000, Goroutines: 3, Descriptors: 12}}
 	for m := range 100 {
 		a.Minutes = append(a.Minutes, chaos.Minute{Minute: m + 1, Rounds: 10 * m})
 	}
 	var b bytes.Buffer
 	writeUse(&b, a)
-	if out := b.String(); strings.Count(out, " min ") != 25 || !strings.Contains(out, "after 4 min ") || !strings.Contains(out, "after 100 min") {
+	if out := b.String(); strings.Count(out, " min ") != 25 || !strings.Contains(out, "\n4 min ") || !strings.Contains(out, "\n100 min") ||
+		!strings.Contains(out, "memory of its own +1 kB, heap -2 kB, goroutines +0, descriptors +2, processes +0.") {
 		t.Errorf("%s", out)
+	}
+	b.Reset()
+	writeUse(&b, &chaos.Account{Bouts: 1, Before: a.Before, After: a.Before})
+	if out := b.String(); strings.Count(out, "bout 1") != 1 || strings.Contains(out, "From the first") {
+		t.Errorf("after one bout: %s", out)
 	}
 }
 
@@ -90,7 +96,7 @@ func TestChaosVerified(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &a); err != nil {
 		t.Fatalf("%v: %s", err, &out)
 	}
-	if a.Right == 0 || a.Wrong > 0 || a.Errors > 0 || a.Verified == 0 || a.Replaced == 0 || a.Faults["lie"] != a.Sessions {
+	if a.Right == 0 || a.Wrong > 0 || a.Errors > 0 || a.Verified == 0 || a.Replaced == 0 || a.Faults["lie"] != a.Bouts {
 		t.Errorf("the account is %s", &out)
 	}
 }
@@ -130,7 +136,7 @@ func TestChaosRefuses(t *testing.T) {
 		"chaos reduce --hang-timeout 1ms":          "200ms at least",
 		"chaos reduce --devices cuda:0":            "only cpu and fake devices",
 		"chaos reduce --calibrate off":             "unknown flag",
-		"chaos reduce --simulate -1":               "number of sessions",
+		"chaos reduce --simulate -1":               "number of bouts",
 		"chaos reduce --simulate 1 --for 1s":       "leave one of them out",
 		"chaos reduce --simulate 1 --devices cuda": "only cpu and fake devices",
 		"chaos reduce --simulate 1 --ladder off":   "--ladder",

@@ -59,13 +59,9 @@ type Workers struct {
 }
 
 // answer is how long a worker may take to answer: longer than Hang, and time enough to open a
-// device on a busy machine. A standby that hangs is found by it alone.
-func (w *Workers) answer() time.Duration {
-	if w.Hang == 0 {
-		return 0 // the default of package proc
-	}
-	return max(2*w.Hang, 5*time.Second)
-}
+// device on a machine whose cores are busy many times over. A standby that hangs is found by it
+// alone.
+func (w *Workers) answer() time.Duration { return max(2*w.Hang, 15*time.Second) }
 
 // Rig is a runtime whose devices are all in worker processes.
 type Rig struct {
@@ -151,11 +147,19 @@ func (r *Rig) Opened() (opened time.Time) {
 	return opened
 }
 
-// Close closes the runtime, and gives up the memory its workers shared.
+// Close closes the runtime and gives up the memory its workers shared, once nothing uses that any
+// more: that may be after Close has returned with an error.
 func (r *Rig) Close() error {
 	err := r.Runtime.Close()
-	if r.memory != nil {
-		err = errors.Join(err, r.memory.Close())
+	switch {
+	case r.memory == nil:
+		return err
+	case err == nil:
+		return r.memory.Close()
 	}
+	go func() {
+		<-r.Done()
+		_ = r.memory.Close() // that something was late is told
+	}()
 	return err
 }

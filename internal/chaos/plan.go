@@ -18,23 +18,23 @@ func Faults() (all []string) {
 
 // The faults that are no strikes.
 const (
-	starve = "starve" // a session whose devices have little memory
+	starve = "starve" // a bout whose devices have little memory
 	fail   = "fail"   // an operation of a scripted device that is to fail
 	dawdle = "dawdle" // one that is to take long
-	lie    = "lie"    // a session in which a scripted device has wrong results, where all are verified
+	lie    = "lie"    // a bout in which a scripted device has wrong results, where all are verified
 )
 
 const (
-	maxRounds = 6 // of a session
+	maxRounds = 6 // of a bout
 	// maxStrikes is the greatest number of strikes in a round; a third of the rounds has none
 	// if each number is as likely.
 	maxStrikes = 2
-	maxScript  = 3  // operations of a session that fail, and as many that dawdle
+	maxScript  = 3  // operations of a bout that fail, and as many that dawdle
 	scriptOps  = 40 // of the first so many
 )
 
-// plan is what happens to the devices of a session. It follows from the seed of the trial and
-// the number of the session alone, so that a simulation meets what live devices do.
+// plan is what happens to the devices of a bout. It follows from the seed of the trial and
+// the number of the bout alone, so that a simulation meets what live devices do.
 type plan struct {
 	standby bool
 	starved float64 // more memory than a task needs, as in footprint.little; -1 for enough
@@ -60,10 +60,10 @@ type hit struct {
 // rand returns what decides which worker is struck, by its first number, and the rest.
 func (h hit) rand() *rand.Rand { return rand.New(rand.NewPCG(h.seed, 0)) }
 
-// plan draws a session. Faults that may not happen are drawn and left out: the others are
+// plan draws a bout. Faults that may not happen are drawn and left out: the others are
 // the same then.
-func (t *Trial) plan(session uint64) *plan {
-	rnd := rand.New(rand.NewPCG(t.Seed, session))
+func (t *Trial) plan(bout uint64) *plan {
+	rnd := rand.New(rand.NewPCG(t.Seed, bout))
 	p := &plan{standby: rnd.IntN(2) == 0, starved: -1, lies: t.Options.Verify == 1 && t.may(lie)}
 	starved, more := rnd.IntN(3) == 0, rnd.Float64()
 	if starved && t.may(starve) {

@@ -32,7 +32,7 @@ const (
 // task read and every output holds what it would after running the tasks one after another, byte
 // range by byte range; the first one that is not ends the trial with an error. Where tasks give
 // the same bytes for the same bytes, so do rounds.
-func (t *Trial) Simulate(ctx context.Context, sessions int) (*Account, error) {
+func (t *Trial) Simulate(ctx context.Context, bouts int) (*Account, error) {
 	a := &Account{Seed: t.Seed, Faults: make(map[string]int), Simulated: true}
 	began := time.Now()
 	m, err := simMachine(t.Options.Devices)
@@ -56,19 +56,19 @@ func (t *Trial) Simulate(ctx context.Context, sessions int) (*Account, error) {
 		return a, fmt.Errorf("%s: without faults: %w", a.Name, err)
 	}
 	foot := footprintOf(g)
-	for n := range uint64(sessions) {
+	for n := range uint64(bouts) {
 		if ctx.Err() != nil {
 			break
 		}
 		c := t.simulated(t.plan(n), m, g, foot, usual, a)
 		c.Seed = t.Seed + n
 		res, err := sim.Run(c)
-		a.Sessions++
+		a.Bouts++
 		a.Seconds = time.Since(began).Seconds()
 		if err != nil {
 			a.Wrong++
-			a.FirstWrong = fmt.Sprintf("session %d: %v", n, err)
-			return a, fmt.Errorf("session %d of seed %d: %w\nfaults:\n%s", n, t.Seed, err, c.Faults.Text(c.Machine))
+			a.FirstWrong = fmt.Sprintf("bout %d: %v", n, err)
+			return a, fmt.Errorf("bout %d of seed %d: %w\nfaults:\n%s", n, t.Seed, err, c.Faults.Text(c.Machine))
 		}
 		a.take(res, n)
 		if t.Told != nil {
@@ -78,8 +78,8 @@ func (t *Trial) Simulate(ctx context.Context, sessions int) (*Account, error) {
 	return a, nil
 }
 
-// take counts what came of a simulated session.
-func (a *Account) take(res *sim.Result, session uint64) {
+// take counts what came of a simulated bout.
+func (a *Account) take(res *sim.Result, bout uint64) {
 	for _, r := range res.Runs {
 		a.Rounds++
 		if r.Report != nil {
@@ -93,7 +93,7 @@ func (a *Account) take(res *sim.Result, session uint64) {
 		}
 		a.Errors++
 		if a.FirstError == "" {
-			a.FirstError = fmt.Sprintf("session %d, round %d: %v", session, r.Run, r.Err)
+			a.FirstError = fmt.Sprintf("bout %d, round %d: %v", bout, r.Run, r.Err)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func simUsual(m *machine.Machine, g *graph.Graph, policy string) (time.Duration,
 	return max(res.Makespan, time.Microsecond), nil
 }
 
-// simulated makes a simulation of a session: its rounds as jobs, far enough apart for each to
+// simulated makes a simulation of a bout: its rounds as jobs, far enough apart for each to
 // end before the next, and what happens to devices as faults.
 func (t *Trial) simulated(p *plan, m *machine.Machine, g *graph.Graph, foot footprint, usual time.Duration, a *Account) sim.Config {
 	here := *m

@@ -87,11 +87,11 @@ func TestPlan(t *testing.T) {
 	for n := range uint64(200) {
 		p, q := all.plan(n), some.plan(n)
 		if !reflect.DeepEqual(p, all.plan(n)) {
-			t.Fatalf("session %d differs from itself", n)
+			t.Fatalf("bout %d differs from itself", n)
 		}
 		differ = differ || !reflect.DeepEqual(p, other.plan(n))
 		if q.standby != p.standby || q.starved != p.starved || !reflect.DeepEqual(q.fails, p.fails) || len(q.dawdles) > 0 || len(q.rounds) != len(p.rounds) {
-			t.Fatalf("session %d: %+v is no part of %+v", n, q, p)
+			t.Fatalf("bout %d: %+v is no part of %+v", n, q, p)
 		}
 		for i := range p.rounds {
 			var kills []hit
@@ -101,7 +101,7 @@ func TestPlan(t *testing.T) {
 				}
 			}
 			if !reflect.DeepEqual(kills, q.rounds[i]) {
-				t.Fatalf("session %d, round %d: %+v of %+v", n, i, q.rounds[i], p.rounds[i])
+				t.Fatalf("bout %d, round %d: %+v of %+v", n, i, q.rounds[i], p.rounds[i])
 			}
 		}
 	}
@@ -135,7 +135,7 @@ func TestSimulateRefuses(t *testing.T) {
 	}
 }
 
-// A job is made once, or for each session if it keeps something on the devices of a session.
+// A job is made once, or for each bout if it keeps something on the devices of a bout.
 func TestJobOf(t *testing.T) {
 	for want, job := range map[int]func(context.Context) (workload.Job, error){
 		1: jobs["reduce"],
@@ -154,7 +154,7 @@ func TestJobOf(t *testing.T) {
 			}
 		}
 		if made != want {
-			t.Errorf("made %d times in 3 sessions, want %d", made, want)
+			t.Errorf("made %d times in 3 bouts, want %d", made, want)
 		}
 	}
 }

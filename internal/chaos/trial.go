@@ -15,12 +15,12 @@ import (
 )
 
 // Trial runs a job round after round while its workers are struck, and checks every result.
-// Devices are opened for a few rounds, a session, and closed again: what a session leaves
+// Devices are opened for a few rounds, a bout, and closed again: what a bout leaves
 // behind is looked for.
 type Trial struct {
-	Job     func(context.Context) (workload.Job, error) // makes the job, anew for each session if it is Stateful
+	Job     func(context.Context) (workload.Job, error) // makes the job, anew for each bout if it is Stateful
 	Options weft.Options
-	For     time.Duration // no session begins after it, and no round
+	For     time.Duration // no bout begins after it, and no round
 	Seed    uint64        // decides which worker is struck, when and how: see plan
 	Hang    time.Duration // how long a worker may be silent
 	Faults  []string      // those that may happen, of Faults
@@ -30,12 +30,12 @@ type Trial struct {
 
 // Account is what came of a trial.
 type Account struct {
-	Name     string         `json:"job"`
-	Seed     uint64         `json:"seed"`
-	Seconds  float64        `json:"seconds"`
-	Sessions int            `json:"sessions"`
-	Rounds   int            `json:"rounds"`
-	Faults   map[string]int `json:"faults"` // by kind: strikes; sessions with little memory; what scripts did
+	Name    string         `json:"job"`
+	Seed    uint64         `json:"seed"`
+	Seconds float64        `json:"seconds"`
+	Bouts   int            `json:"bouts"`
+	Rounds  int            `json:"rounds"`
+	Faults  map[string]int `json:"faults"` // by kind: strikes; bouts with little memory; what scripts did
 	// Of Rounds, Right had the right result, Wrong a wrong one, and Errors ended with an error
 	// that says what happened.
 	Right  int `json:"right"`
@@ -57,11 +57,11 @@ type Account struct {
 	// runtime was closed, After those after the last.
 	Before Use `json:"before"`
 	After  Use `json:"after"`
-	// Minutes has what was used between sessions, once a minute.
+	// Minutes has what was used between bouts, once a minute.
 	Minutes []Minute `json:"minutes,omitempty"`
-	// Simulated says that sessions were simulated: nothing was used, and nothing left.
+	// Simulated says that bouts were simulated: nothing was used, and nothing left.
 	Simulated bool `json:"simulated,omitempty"`
-	// Left are sessions after which a process, goroutine or descriptor was left.
+	// Left are bouts after which a process, goroutine or descriptor was left.
 	Left       int    `json:"left"`
 	FirstWrong string `json:"first_wrong,omitempty"`
 	FirstError string `json:"first_error,omitempty"`
@@ -76,7 +76,7 @@ type Minute struct {
 	Use
 }
 
-// scripted counts what scripted devices do in a session.
+// scripted counts what scripted devices do in a bout.
 func (a *Account) scripted(p *plan) {
 	for range p.fails {
 		a.Faults[fail]++
@@ -90,7 +90,7 @@ func (a *Account) scripted(p *plan) {
 }
 
 const (
-	leftWait    = time.Minute // for what a session started to end
+	leftWait    = time.Minute // for what a bout started to end
 	manyRetries = 100         // of a task, where none are said
 )
 
@@ -116,12 +116,12 @@ func (t *Trial) Run(ctx context.Context) (*Account, error) {
 	var foot footprint
 	for time.Since(began) < t.For && ctx.Err() == nil {
 		before := a.After
-		err := t.session(ctx, a, &job, &foot, began)
+		err := t.bout(ctx, a, &job, &foot, began)
 		if err != nil && ctx.Err() == nil {
 			return a, err
 		}
-		a.Sessions++
-		if a.Sessions == 1 {
+		a.Bouts++
+		if a.Bouts == 1 {
 			a.Before = steady() // the first runtime allocates what every later one uses again
 			a.After = a.Before
 		} else if a.After = settled(before); a.After.more(before) != "" {
@@ -136,7 +136,7 @@ func (t *Trial) Run(ctx context.Context) (*Account, error) {
 	return a, nil
 }
 
-// jobOf returns the job of the session before, if there was one and it kept nothing on devices, or
+// jobOf returns the job of the bout before, if there was one and it kept nothing on devices, or
 // makes one: inputs may take longer to make than rounds to run.
 func (t *Trial) jobOf(ctx context.Context, last workload.Job) (workload.Job, error) {
 	if _, stateful := last.(workload.Stateful); last != nil && !stateful {
@@ -145,22 +145,23 @@ func (t *Trial) jobOf(ctx context.Context, last workload.Job) (workload.Job, err
 	return t.Job(ctx)
 }
 
-// session opens devices, runs some rounds and closes the devices. last is the job of the session
+// bout opens devices, runs some rounds and closes the devices. last is the job of the bout
 // before, and then of this one.
-func (t *Trial) session(ctx context.Context, a *Account, last *workload.Job, foot *footprint, began time.Time) (err error) {
+func (t *Trial) bout(ctx context.Context, a *Account, last *workload.Job, foot *footprint, began time.Time) (err error) {
 	job, err := t.jobOf(ctx, *last)
 	if err != nil {
 		return err
 	}
 	*last = job
 	o, w := t.Options, Workers{Hang: t.Hang}
-	p := t.plan(uint64(a.Sessions))
+	p := t.plan(uint64(a.Bouts))
 	a.Name = job.Name()
 	o.Standby = p.standby
 	if o.MaxLosses == 0 {
 		o.MaxLosses = 1000 // it is not the tasks that cost devices here
 	}
 	o.Retries = cmp.Or(o.Retries, manyRetries)
+	o.CloseWait = leftWait // on a busy machine, workers that were stopped or are being started take longer to end than a program would wait
 	if p.starved >= 0 && foot.all > 0 {
 		w.MemBytes = foot.little(p.starved)
 		a.Faults[starve]++

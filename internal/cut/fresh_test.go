@@ -103,10 +103,10 @@ func TestCutOfMeasuredProduct(t *testing.T) {
 	}
 }
 
-// sessions runs work in several processes, some times in each of them, and returns what the
+// lives runs work in several processes, some times in each of them, and returns what the
 // last run of the last took and how many tasks every run had. The results of the first run in
 // a process are copied to memory that nothing has touched yet.
-func (s staging) sessions(t testing.TB, v *Knowledge, w Divisible, processes, runs int) (took time.Duration, tasks []int) {
+func (s staging) lives(t testing.TB, v *Knowledge, w Divisible, processes, runs int) (took time.Duration, tasks []int) {
 	for range processes {
 		for i := range runs {
 			p, err := v.Plan(w, never)
@@ -149,7 +149,7 @@ func TestCutAfterFreshMemory(t *testing.T) {
 			s.run(t, v, g, true)
 		}
 	}
-	took, tasks := h200.sessions(t, v, w, 3, 8)
+	took, tasks := h200.lives(t, v, w, 3, 8)
 	best := h200.best(t, v, w)
 	t.Logf("%v, best %v; numbers of tasks %v", took, best, tasks)
 	if float64(took) > 1.02*float64(best) {
@@ -170,7 +170,7 @@ func TestCutIsAboutBest(t *testing.T) {
 		s.lost = stretch(s.kernel, between(0, 0.06))
 		v := shipped(t, "h200", 25e9, 1)
 		w := matmul(4096, true)
-		took, tasks := s.sessions(t, v, w, 3, 8)
+		took, tasks := s.lives(t, v, w, 3, 8)
 		best := s.best(t, v, w)
 		t.Logf("%v in the end, the best is %v; numbers of tasks %v", took, best, tasks)
 		if float64(took) > 1.05*float64(best) {
