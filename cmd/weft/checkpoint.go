@@ -187,6 +187,10 @@ func (r *keptReport) text(w io.Writer, interrupted bool) {
 		fmt.Fprintf(w, "%s could not be written: %s.\n", terminal.Count(r.Failed, "checkpoint"), r.Why)
 	}
 	switch {
+	case !interrupted && r.Failed > 0 && (r.Written > 0 || r.Resumed):
+		fmt.Fprintf(w, "The newest in the folder has %d of %s.\n", r.Done, terminal.Count(r.Total, r.counted()))
+	case !interrupted && r.Failed > 0:
+		fmt.Fprintln(w, "There is none in the folder.")
 	case !interrupted:
 	case r.Written > 0 || r.Resumed:
 		fmt.Fprintf(w, "Kept: %d of %s; the same command with --resume goes on from there.\n", r.Done, terminal.Count(r.Total, r.counted()))

@@ -156,6 +156,25 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// The report of a run that ended says how many checkpoints could not be written, why, and what there
+// is in the folder.
+func TestUnwrittenReport(t *testing.T) {
+	for _, c := range []struct {
+		r    keptReport
+		want string
+	}{
+		{keptReport{Failed: 2, Why: "full", Total: 9}, "2 checkpoints could not be written: full.\nThere is none in the folder.\n"},
+		{keptReport{Failed: 1, Why: "full", Total: 9, Done: 4, From: 4, Resumed: true}, "1 checkpoint could not be written: full.\nThe newest in the folder has 4 of 9 tasks.\n"},
+		{keptReport{Dir: "d", Failed: 1, Why: "full", Total: 9, Done: 9, Written: 3}, "1 checkpoint could not be written: full.\nThe newest in the folder has 9 of 9 tasks.\n"},
+		{keptReport{Dir: "d", Total: 9, Done: 9, Written: 1}, "for it.\n"},
+	} {
+		var b bytes.Buffer
+		if c.r.text(&b, false); !strings.HasSuffix(b.String(), c.want) {
+			t.Errorf("%+v: %s", c.r, &b)
+		}
+	}
+}
+
 // Mistakes about checkpoints are told in one line with status 2, and damage with status 1.
 func TestCheckpointCommand(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "c")

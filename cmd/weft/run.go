@@ -42,7 +42,9 @@ alone. The beginning of an output without a file is printed.
 With --checkpoint DIR what has been computed is kept in a folder. A run that was
 killed or interrupted goes on with the same command and --resume, and ends with
 the same bytes (results of class X and R). weft checkpoint show DIR verifies it.
---resume-if-any begins or goes on, for a command that is started by itself.`,
+--resume-if-any begins or goes on, for a command that is started by itself. A
+checkpoint that cannot be written, as on a full disk, does not end the run: a
+warning tells of each, the report of all, and the status is that of the result.`,
 		Example: `  weft run gemm
   weft run examples/blur/blur.json \
       --bind image=examples/blur/image.npy --out smooth=smooth.npy`,
