@@ -45,7 +45,9 @@ and writes what they took, for this and for weft plan. Every size of every
 workload is visited once, in an order drawn by chance, then every one again,
 --passes times in all. The jobs of each visit are dealt out to 5 runs in turn,
 so that each run has jobs of all passes and takes 50 ms or more: phases in which
-the machine is slower are in all sizes alike.
+the machine is slower are in all sizes alike. After the first 6 passes sizes
+that are stable with margin are visited in every third pass only, and others
+with more jobs.
 Sizes for which --timeout leaves no time are left out, the largest first. FILE
 is written as it goes; a recording that is there already is gone on with.`,
 		Example: `  weft bench predict --record here.json --devices cpu --timeout 5m

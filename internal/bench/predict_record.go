@@ -26,7 +26,8 @@ import (
 // recorder makes a recording, pass by pass: each pass visits every size of every workload once, in an order
 // of its own, and the jobs of a visit are dealt out to the runs of the point in turn. The runs of all points
 // thereby extend over the whole recording, and phases in which the machine is slower, or a clock that drifts,
-// are in all of them alike, and not in the difference of neighbours in size.
+// are in all of them alike, and not in the difference of neighbours in size. Points that are settled are visited
+// in every third pass only, and the others with more jobs, once all runs take plan.LeastRun.
 type recorder struct {
 	o      *predictions
 	ctx    context.Context // ends with --timeout
@@ -46,6 +47,7 @@ type visit struct {
 	each   int                       // jobs of a run in a visit
 	passes int                       // so far
 	runs   [plan.LeastRuns][]float64 // seconds of the jobs of each run, ascending
+	before *plan.Point               // what the recording had already; nil for nothing
 	costs  time.Duration             // of a pass, by the last one
 	gone   error                     // why it is left out; nil while it is not
 }
@@ -65,8 +67,8 @@ func (l *ladder) sizeText(size int) string { return fmt.Sprintf("--%s %d", l.fla
 
 // subject is a job that is measured.
 type subject interface {
-	// warm runs the job some times before a measurement, and returns the shortest time and what it needs.
-	warm(ctx context.Context, rt *weft.Runtime, times int) (seconds float64, need plan.Need, err error)
+	// need returns what the job needs.
+	need(rt *weft.Runtime) (plan.Need, error)
 	// run returns the seconds of each of some jobs, one after another.
 	run(ctx context.Context, rt *weft.Runtime, jobs int) (seconds []float64, err error)
 }
@@ -157,6 +159,10 @@ func (rec *recorder) all(ladders []*ladder) error {
 		for _, size := range sizes {
 			v := &visit{of: l, point: plan.Point{Workload: l.name, Size: size}}
 			if was := rec.find(l.name, size); was == nil || !was.Stable() {
+				if was != nil && len(was.Seconds) == plan.LeastRuns {
+					p := *was
+					v.before = &p
+				}
 				rec.visits = append(rec.visits, v)
 			}
 		}
@@ -178,10 +184,13 @@ func (rec *recorder) all(ladders []*ladder) error {
 	return nil
 }
 
-// due returns what can run, in an order that is drawn for the pass.
+// rarely is the number of passes of which one visits a point that is settled.
+const rarely = 3
+
+// due returns what can run and is not settled, and every third of what is, in an order that is drawn for the pass.
 func (rec *recorder) due(pass int) (out []*visit) {
-	for _, v := range rec.visits {
-		if v.gone == nil {
+	for i, v := range rec.visits {
+		if v.gone == nil && (!v.settled() || (i+pass)%rarely == 0) {
 			out = append(out, v)
 		}
 	}
@@ -261,41 +270,88 @@ func (rec *recorder) measured(v *visit) (err error) {
 		made = time.Since(began)
 	}
 	runtime.GC() // not while it is measured
-	times := 1
-	if v.passes == 0 {
-		times = learning
-	}
-	took, need, err := v.job.warm(rec.ctx, rec.rt, times)
+	warming := time.Now()
+	took, err := rec.warm(v)
 	if err != nil {
 		return err
 	}
-	if v.passes == 0 {
-		need.Workload = v.of.name
-		*p = plan.PointOf(need, p.Size, 0, nil)
-		v.each = eachOf(took)
-	}
-	timed := time.Now()
-	seconds, err := v.job.run(rec.ctx, rec.rt, v.each*plan.LeastRuns)
+	warmed := time.Since(warming)
+	seconds, err := v.job.run(rec.ctx, rec.rt, v.jobs()*plan.LeastRuns)
 	if err != nil {
 		return err
 	}
 	v.add(seconds)
-	v.costs = time.Since(timed) + time.Duration(took*1e9)
+	v.costs = time.Since(began) - warmed + time.Duration(took*1e9)
 	if made <= longestMade || rec.kept+p.Upload+p.Download > float64(host.Read().Memory)/4 {
 		v.job = nil
-		v.costs += made
 	} else if made > 0 {
 		rec.kept += p.Upload + p.Download
+		v.costs -= made
 	}
 	return nil
+}
+
+// warmTime is the least time for which a job runs before it is measured: short ones run several times, as caches
+// and clocks of a device need some milliseconds.
+const warmTime = 0.004
+
+// warm runs the job of a visit until it may be measured, and returns the shortest time. In the first visit the
+// runtime learns, and the point is made.
+func (rec *recorder) warm(v *visit) (took float64, err error) {
+	times := 1
+	if v.passes == 0 {
+		times = learning
+	}
+	took = math.Inf(1)
+	for all, n := 0.0, 0; n < times || all < warmTime; n++ {
+		seconds, err := v.job.run(rec.ctx, rec.rt, 1)
+		if err != nil {
+			return 0, err
+		}
+		took, all = min(took, seconds[0]), all+seconds[0]
+	}
+	if v.passes > 0 {
+		return took, nil
+	}
+	need, err := v.job.need(rec.rt)
+	if err != nil {
+		return 0, err
+	}
+	need.Workload = v.of.name
+	v.point = plan.PointOf(need, v.point.Size, 0, nil)
+	if was := v.before; was != nil && (was.Ops != v.point.Ops || was.Bytes != v.point.Bytes) {
+		v.before = nil // the job of another weft
+	}
+	v.each = eachOf(took)
+	return took, nil
 }
 
 // eachOf returns the number of jobs of a run in a visit with which leastPasses visits make a run, for jobs of some
 // seconds. It is 10 % more than needed, since later jobs may be faster.
 func eachOf(took float64) int { return max(int(math.Ceil(1.1*plan.LeastRun/leastPasses/took)), 1) }
 
+// settled reports whether a point is stable by half as much again as it must be.
+func (v *visit) settled() bool {
+	return v.passes >= leastPasses && v.point.Stable() && v.point.Spread() < plan.MostSpread/1.5
+}
+
+// mostMore is the most jobs of a visit, as a multiple of those that make a run in leastPasses visits.
+const mostMore = 6
+
+// jobs returns the number of jobs of a run in the next visit: each, and once all points have their runs as many
+// more as the spread needs, which falls with the root of their number.
+func (v *visit) jobs() int {
+	if v.passes < leastPasses {
+		return v.each
+	}
+	ratio := v.point.Spread() / (plan.MostSpread / 2)
+	more := float64(v.point.Repeats) * (ratio*ratio - 1)
+	return int(min(max(more, float64(v.each)), float64(mostMore*v.each)))
+}
+
 // add deals the times of jobs out to the runs, in turn. The time of a run is the mean of the middle half of its
-// jobs: one that had to wait for a core says nothing about the others.
+// jobs: one that had to wait for a core says nothing about the others. What a run had before the recording was
+// gone on with counts by its number of jobs.
 func (v *visit) add(seconds []float64) {
 	p := &v.point
 	p.Repeats, p.Seconds = 0, make([]float64, len(v.runs))
@@ -306,6 +362,11 @@ func (v *visit) add(seconds []float64) {
 		slices.Sort(v.runs[i])
 		p.Seconds[i] = middleHalf(v.runs[i])
 		p.Repeats = len(v.runs[i])
+		if was := v.before; was != nil {
+			here, before := float64(p.Repeats), float64(was.Repeats)
+			p.Seconds[i] = (p.Seconds[i]*here + was.Seconds[i]*before) / (here + before)
+			p.Repeats += was.Repeats
+		}
 	}
 	v.passes++
 	if p.Seconds[0]*float64(v.each)*leastPasses < plan.LeastRun { // faster than when it was new

@@ -64,19 +64,8 @@ func ladderOf(w catalog.Entry) *ladder {
 // job is a job of the catalogue.
 type job struct{ workload.Job }
 
-func (j job) warm(ctx context.Context, rt *weft.Runtime, times int) (seconds float64, need plan.Need, err error) {
-	seconds = math.Inf(1)
-	for range times {
-		res, err := workload.Run(ctx, rt, j.Job)
-		if err != nil {
-			return 0, need, err
-		}
-		seconds = min(seconds, res.Report.Elapsed().Seconds())
-	}
-	// Not by the graph of a run, which is cut by what was learnt until then: plans ask as follows.
-	need, err = NeedOf("", j.Job, rt.Machine())
-	return seconds, need, err
-}
+// need is not by the graph of a run, which is cut by what was learnt until then: plans ask as follows.
+func (j job) need(rt *weft.Runtime) (plan.Need, error) { return NeedOf("", j.Job, rt.Machine()) }
 
 func (j job) run(ctx context.Context, rt *weft.Runtime, jobs int) (seconds []float64, err error) {
 	for range jobs {
@@ -202,22 +191,17 @@ func (r foldRound) of(times int) (*fold.Run, error) {
 	return fold.New(fold.Config{Replicas: foldReplicas, Every: r.steps, Steps: times * r.steps, Seed: 1})
 }
 
-func (r foldRound) warm(ctx context.Context, rt *weft.Runtime, times int) (seconds float64, need plan.Need, err error) {
-	all, err := r.run(ctx, rt, times)
-	if err != nil {
-		return 0, need, err
-	}
+func (r foldRound) need(rt *weft.Runtime) (need plan.Need, err error) {
 	f, err := r.of(1)
 	if err != nil {
-		return 0, need, err
+		return need, err
 	}
 	round, _ := f.Round()
 	g, err := plan.GraphFor(plan.Work{Items: round.Items, Whole: round.Whole, Graph: round.Graph}, rt.Machine())
 	if err != nil {
-		return 0, need, err
+		return need, err
 	}
-	need = plan.NeedOf(fmt.Sprintf("%s, rounds of %d", f.Name(), r.steps), g, 1)
-	return slices.Min(all), need, nil
+	return plan.NeedOf(fmt.Sprintf("%s, rounds of %d", f.Name(), r.steps), g, 1), nil
 }
 
 // run folds rounds and returns the time of each. The first, which brings kernels and tables to devices,

@@ -167,8 +167,15 @@ func commandLine(c *cobra.Command) string {
 	return out
 }
 
-// commit is the commit that this program was built from, as the go command stamped it.
+// built is the commit that this program was built from where the go command does not stamp it, as in a linked
+// work tree: -ldflags "-X github.com/weft-run/weft/internal/bench.built=$(git describe --always --abbrev=40)".
+var built string
+
+// commit is the commit that this program was built from, as it was linked or as the go command stamped it.
 func commit() string {
+	if built != "" {
+		return built
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
