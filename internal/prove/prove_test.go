@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -127,6 +128,58 @@ func TestTurns(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// A proof of a job has its turn among those of clients that keep coming with near deadlines.
+func TestJobAges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const long, near = time.Minute, 5 * time.Second
+		s := &Service{limits: Limits{Concurrent: 1, Queue: 9, Time: long}, ctx: t.Context()}
+		c := &circuit{}
+		if err := s.turn(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		made := make(chan bool)
+		begun := time.Now()
+		go func() {
+			if err := s.turn(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+			close(made)
+		}()
+		synctest.Wait()
+		over := false
+		for i := 0; !over; i++ { // a second for each
+			if i > 100 {
+				t.Fatal("the proof of a job was not begun among a hundred of clients")
+			}
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), near)
+				defer cancel()
+				if err := s.turn(ctx, c); err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+			time.Sleep(time.Second)
+			s.next(c)
+			synctest.Wait()
+			select {
+			case <-made:
+				over = true
+			default:
+			}
+		}
+		if waited := time.Since(begun); waited < long-near || waited > long {
+			t.Errorf("the proof of a job waited %v, and a client may wait %v", waited, long)
+		}
+		s.next(c) // to the client that came last
+		synctest.Wait()
+		s.next(c)
+		if s.running != 0 || len(s.waiting) != 0 || c.stats.Waiting != 0 || c.stats.Running != 0 {
+			t.Errorf("%d run and %d wait: %+v", s.running, len(s.waiting), c.stats)
+		}
+	})
 }
 
 // Places are limited, of all clients and of one.

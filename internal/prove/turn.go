@@ -9,16 +9,8 @@ import (
 
 // turn is a proof that waits.
 type turn struct {
-	deadline time.Time // zero for none
+	deadline time.Time
 	come     chan struct{}
-}
-
-// before reports whether a proof is made before another.
-func (t *turn) before(u *turn) bool {
-	if t.deadline.IsZero() || u.deadline.IsZero() {
-		return !t.deadline.IsZero() && u.deadline.IsZero()
-	}
-	return t.deadline.Before(u.deadline)
 }
 
 // enter counts a proof of a client in, if there is room: in the queue, of which one client has no more
@@ -59,7 +51,9 @@ func (s *Service) leave(client string) {
 	s.under.Done()
 }
 
-// turn waits until a proof may begin. If it returns no error, the caller calls next in the end.
+// turn waits until a proof may begin. If it returns no error, the caller calls next in the end. One without
+// a deadline, as those of jobs are, is placed as if it had the latest that a client could have now: those
+// who come later and have as much time are behind it, and after Limits.Time all are.
 func (s *Service) turn(ctx context.Context, c *circuit) error {
 	s.mu.Lock()
 	if s.running < s.limits.Concurrent {
@@ -69,9 +63,13 @@ func (s *Service) turn(ctx context.Context, c *circuit) error {
 		return nil
 	}
 	t := &turn{come: make(chan struct{})}
-	t.deadline, _ = ctx.Deadline()
+	if until, ok := ctx.Deadline(); ok {
+		t.deadline = until
+	} else {
+		t.deadline = time.Now().Add(s.limits.Time)
+	}
 	at := len(s.waiting)
-	for at > 0 && t.before(s.waiting[at-1]) {
+	for at > 0 && t.deadline.Before(s.waiting[at-1].deadline) {
 		at--
 	}
 	s.waiting = slices.Insert(s.waiting, at, t)

@@ -185,7 +185,13 @@ func (s *Server) prove(w http.ResponseWriter, r *http.Request, c prove.Circuit) 
 	}
 	// A proof takes longer than an answer may.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ending, cancel)()
 	p, err := s.proofs.Prove(ctx, cmp.Or(clientOf(ctx), "?"), q)
+	if errors.Is(err, context.Canceled) && s.ending.Err() != nil {
+		err = prove.ErrClosed
+	}
 	if err != nil {
 		return unproved(err)
 	}

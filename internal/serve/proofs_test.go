@@ -316,6 +316,54 @@ func TestProveTogether(t *testing.T) {
 	}
 }
 
+// Proofs that the end of the server cuts off, under way and waiting, have an answer that says so.
+func TestProveCutOff(t *testing.T) {
+	gate := make(chan struct{})
+	rt, begun := gatedDevice(t, gate)
+	var service *prove.Service
+	s, _, address := start(t, func(o *Options) {
+		o.Config.Proofs.Concurrent = 1
+		service = proofsOf(t, rt, o.Config)
+		o.Runtime, o.Proofs = rt, service
+	})
+	c, err := api.NewClient(address, api.Options{Attempts: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	answers := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := c.Prove(t.Context(), "sum", values{"Values": []int{5, 7}, "Sum": 12}, 0)
+			answers <- err
+		}()
+	}
+	until(t, "a proof on the device and one that waits", func() bool { return begun.Load() > 0 && service.Stats()[0].Waiting == 1 })
+	ended := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*patience)
+		defer cancel()
+		ended <- s.Drain(ctx)
+	}()
+	until(t, "the end to begin", s.draining.Load)
+	s.cutOff()
+	for range 2 {
+		var e *api.Error
+		if err := <-answers; !errors.As(err, &e) || e.Status != 503 || !strings.Contains(err.Error(), "the server is ending") {
+			t.Errorf("a proof that was cut off: %v", err)
+		}
+	}
+	close(gate)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for left, want := range map[time.Duration]time.Duration{time.Minute: 57 * time.Second, 4 * time.Second: 2 * time.Second, 0: 0} {
+		if got := cutAfter(left); got != want {
+			t.Errorf("of %v proofs are cut off after %v, want %v", left, got, want)
+		}
+	}
+}
+
 // A proof that loses a device is made all the same.
 func TestProveLostDevice(t *testing.T) {
 	o, err := scripted.Parse(`devices 2; memory 67108864; lose kernel "msm.g1" times 1`)

@@ -83,6 +83,8 @@ type Server struct {
 	dashboard http.Handler
 	looking   context.Context // of requests to the dashboard, whose streams end by it alone
 	lookAway  context.CancelFunc
+	ending    context.Context // ends when proofs of clients are to be cut off
+	cutOff    context.CancelFunc
 	http      *http.Server
 	listener  net.Listener
 	grpc      *grpc.Server // nil without gRPC
@@ -147,6 +149,7 @@ func New(o Options) (*Server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stopRelay = cancel
 	s.looking, s.lookAway = context.WithCancel(context.Background())
+	s.ending, s.cutOff = context.WithCancel(context.Background())
 	if s.rt != nil {
 		s.relaying.Go(func() { s.hub.relay(ctx, s.rt) })
 	}
@@ -347,6 +350,10 @@ func (s *Server) Drain(ctx context.Context) error {
 		}
 	}
 	s.lookAway()
+	defer s.cutOff()
+	if until, ok := ctx.Deadline(); ok {
+		defer time.AfterFunc(cutAfter(time.Until(until)), s.cutOff).Stop()
+	}
 	ended := make(chan error, 1)
 	go func() {
 		err := s.jobs.close(ctx, stopWait)
@@ -371,6 +378,10 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 	return errors.Join(append(errs, s.service.Close(ctx))...)
 }
+
+// cutAfter is after how long proofs of clients are cut off that the end has some time left for: early enough
+// for their runs to end and for an answer that says so.
+func cutAfter(left time.Duration) time.Duration { return left - min(stopWait, left/2) }
 
 // endRelay ends what New began.
 func (s *Server) endRelay() {
