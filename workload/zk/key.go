@@ -215,16 +215,13 @@ func ReadKeys(dir string, proving bool) (*Keys, error) {
 		}
 	}
 	k := &Keys{Circuit: new(cs.R1CS), Verifying: new(groth16.VerifyingKey), ForTests: about.ForTestsOnly}
-	if err := about.read(dir, circuitFile, nil, k.Circuit.ReadFrom); err != nil {
+	if err := about.readCircuit(dir, circuitFile, k.Circuit); err != nil {
 		return nil, err
 	}
 	if err := about.read(dir, verifyingFile, (*layout).verifyingKey, k.Verifying.ReadFrom); err != nil {
 		return nil, err
 	}
-	committed, ok := k.Circuit.CommitmentInfo.(constraint.Groth16Commitments)
-	if !ok {
-		return nil, fmt.Errorf("zk: the circuit in %s was not compiled for Groth16", dir)
-	}
+	committed := k.Circuit.CommitmentInfo.(constraint.Groth16Commitments)
 	if have, want := len(k.Verifying.G1.K), k.Circuit.GetNbPublicVariables()+len(committed); have != want {
 		return nil, fmt.Errorf("zk: %w: the verifying key is of another circuit: it has %d public wires, and this circuit %d", ErrKey, have, want)
 	}
@@ -241,16 +238,28 @@ func ReadKeys(dir string, proving bool) (*Keys, error) {
 // ReadCircuit reads a circuit from a file that gnark's ConstraintSystem.WriteTo wrote.
 func ReadCircuit(file string) (*cs.R1CS, error) {
 	c := new(cs.R1CS)
-	if err := new(setup).read(filepath.Dir(file), filepath.Base(file), nil, c.ReadFrom); err != nil {
+	if err := new(setup).readCircuit(filepath.Dir(file), filepath.Base(file), c); err != nil {
 		return nil, err
-	}
-	if _, ok := c.CommitmentInfo.(constraint.Groth16Commitments); !ok || c.Type != constraint.SystemR1CS {
-		return nil, fmt.Errorf("zk: %s: the circuit was not compiled for Groth16: use r1cs.NewBuilder", file)
 	}
 	return c, nil
 }
 
-// read reads a file of keys, after its hash and its layout, if that is not nil, were compared.
+// readCircuit reads a circuit and errs unless gnark can solve it.
+func (s *setup) readCircuit(dir, name string, c *cs.R1CS) error {
+	if err := s.read(dir, name, (*layout).circuit, c.ReadFrom); err != nil {
+		return err
+	}
+	name = filepath.Join(dir, name)
+	if _, ok := c.CommitmentInfo.(constraint.Groth16Commitments); !ok || c.Type != constraint.SystemR1CS {
+		return fmt.Errorf("zk: %s: the circuit was not compiled for Groth16: use r1cs.NewBuilder", name)
+	}
+	if !sound(c) {
+		return fmt.Errorf("zk: %s: %w: the circuit is damaged, or of a version of gnark that this program does not know", name, ErrKey)
+	}
+	return nil
+}
+
+// read reads a file of keys, after its hash and its layout were compared.
 func (s *setup) read(dir, name string, parts func(*layout), from func(io.Reader) (int64, error)) (err error) {
 	name = filepath.Join(dir, name)
 	text, err := safefile.ReadInput(name, maxFile)
@@ -262,7 +271,7 @@ func (s *setup) read(dir, name string, parts func(*layout), from func(io.Reader)
 			return fmt.Errorf("zk: %s: %w: it is of another circuit or damaged: its hash is not the one in %s", name, ErrKey, setupFile)
 		}
 	}
-	if parts != nil && !fits(text, parts) {
+	if !fits(text, parts) {
 		return fmt.Errorf("zk: %s: %w: it is damaged", name, ErrKey)
 	}
 	defer func() { // gnark takes what it reads as it is
