@@ -74,7 +74,13 @@ written too, or a file that gnark's ConstraintSystem.WriteTo wrote.`,
 	return c
 }
 
+// exampleFile is the name of the file with an example of a witness.
+const exampleFile = "witness.json"
+
 func zkSetup(c *cobra.Command, dir, circuit, file string, constraints int, seed uint64) error {
+	if err := zk.CanWrite(dir, exampleFile); err != nil {
+		return terminal.Usage(err)
+	}
 	var keys *zk.Keys
 	var example []byte
 	if file != "" {
@@ -101,14 +107,14 @@ func zkSetup(c *cobra.Command, dir, circuit, file string, constraints int, seed 
 		return terminal.Usage(err)
 	}
 	if example != nil {
-		if err := os.WriteFile(filepath.Join(dir, "witness.json"), example, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, exampleFile), example, 0o600); err != nil {
 			return terminal.Usage(err)
 		}
 	}
 	return terminal.Print(c, false, nil, func(b *bytes.Buffer) error {
 		fmt.Fprintf(b, "Keys for %d constraints are in %s. They are for tests only.\n", keys.Circuit.GetNbConstraints(), dir)
 		if example != nil {
-			fmt.Fprintf(b, "An example of a witness is in %s.\n", filepath.Join(dir, "witness.json"))
+			fmt.Fprintf(b, "An example of a witness is in %s.\n", filepath.Join(dir, exampleFile))
 		}
 		return nil
 	})

@@ -15,6 +15,9 @@ func TestZK(t *testing.T) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	put := func(name, text string) string {
 		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(in(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(in(name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -86,6 +89,24 @@ func TestZK(t *testing.T) {
 	fails(exitUsage, "takes one folder", "zk", "verify")
 	fails(exitUsage, "--witness is missing", "zk", "prove", keys)
 	fails(exitUsage, "circuit.r1cs", prove(in("nothing"), in("mine.json"))...)
+	// Files that cannot be written, or would be written over what is read, are refused before anything is proved.
+	mine := in("mine.json")
+	nowhere, folder := filepath.Join(dir, "nowhere", "file"), in("own")
+	one := func(out, public string) []string {
+		return strings.Fields("zk prove " + keys + " --devices nothing --calibrate off --cache-dir off --witness " + mine + " --out " + out + " --public " + public)
+	}
+	for _, args := range [][]string{one(nowhere, public), one(in("new.bin"), nowhere)} {
+		fails(exitUsage, "nowhere", args...)
+	}
+	fails(exitUsage, "own: ", one(in("new.bin"), folder)...)
+	fails(exitUsage, "would be written over", one(in("same"), filepath.Join(dir, ".", "same"))...)
+	fails(exitUsage, "would be written over", one(mine, public)...)
+	fails(exitUsage, "would be written over", one(proof, mine)...)
+	if _, err := os.Stat(in("new.bin")); err == nil {
+		t.Error("a file for a proof was left behind")
+	}
+	fails(exitUsage, "witness.json is there already", "zk", "setup", filepath.Dir(put("own2/witness.json", "{}")))
+	fails(exitUsage, "keys cannot be written to "+filepath.Join(mine, "x"), "zk", "setup", filepath.Join(mine, "x"))
 	works(t, "zk", "setup", in("other"), "--circuit", "range", "--constraints", "195")
 	key, err := os.ReadFile(filepath.Join(in("other"), "proving.key"))
 	if err != nil {

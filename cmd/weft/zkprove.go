@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -24,6 +26,8 @@ type zkProof struct {
 	in          []string
 	out, public string
 	keys        *zk.Keys
+
+	proofTo, publicTo *terminal.Output // publicTo is nil for many proofs
 }
 
 // provedLine is a line of a file of many proofs.
@@ -61,6 +65,54 @@ func (z *zkProof) read() (all []zk.Witness, err error) {
 	return all, nil
 }
 
+// open opens the files that are written, before anything is proved.
+func (z *zkProof) open(one bool) (err error) {
+	files := []string{cmp.Or(z.out, map[bool]string{true: "proof.bin", false: "proofs.jsonl"}[one])}
+	z.out = files[0]
+	if one {
+		files = append(files, z.public)
+	} else if z.c.Flags().Changed("public") {
+		return terminal.Usagef("--public is for one proof: the file of many has the public values of each")
+	}
+	for i, f := range files {
+		for _, other := range append(files[i+1:], z.in...) {
+			if sameFile(f, other) {
+				return terminal.Usagef("%s would be written over %s: name another file by --out or --public", terminal.OneLine(f), terminal.OneLine(other))
+			}
+		}
+	}
+	if z.proofTo, err = terminal.OpenOutput(z.c, z.out); err != nil {
+		return terminal.Usage(err)
+	}
+	if one {
+		if z.publicTo, err = terminal.OpenOutput(z.c, z.public); err != nil {
+			return errors.Join(terminal.Usage(err), z.proofTo.Close())
+		}
+	}
+	return nil
+}
+
+// close closes the files. One that was not there and was not written is gone.
+func (z *zkProof) close() {
+	z.proofTo.Close()
+	if z.publicTo != nil {
+		z.publicTo.Close()
+	}
+}
+
+// sameFile reports whether two names are of the same file, or will be.
+func sameFile(a, b string) bool {
+	if filepath.Clean(a) == filepath.Clean(b) {
+		return true
+	}
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && x.Mode().IsRegular() && os.SameFile(x, y)
+}
+
 // prove proves all witnesses and writes the proofs.
 func (z *zkProof) prove(s *settings) error {
 	options, err := s.options()
@@ -82,15 +134,11 @@ func (z *zkProof) prove(s *settings) error {
 	write := z.writeMany
 	if len(all) == 1 {
 		write = z.writeOne
-	} else if z.c.Flags().Changed("public") {
-		return terminal.Usagef("--public is for one proof: the file of many has the public values of each")
 	}
-	z.out = cmp.Or(z.out, map[bool]string{true: "proof.bin", false: "proofs.jsonl"}[len(all) == 1])
-	proofTo, err := terminal.OpenOutput(z.c, z.out)
-	if err != nil {
-		return terminal.Usage(err)
+	if err := z.open(len(all) == 1); err != nil {
+		return err
 	}
-	defer proofTo.Close()
+	defer z.close()
 	rt, err := open(z.c.Context(), options, z.c.ErrOrStderr())
 	if err != nil {
 		return err
@@ -118,7 +166,7 @@ func (z *zkProof) prove(s *settings) error {
 	if err := z.c.Context().Err(); err != nil {
 		return err
 	}
-	return write(proofTo, results, time.Since(begun))
+	return write(results, time.Since(begun))
 }
 
 // verify has gnark verify a proof.
@@ -131,7 +179,7 @@ func (z *zkProof) verify(r zk.Proved) error {
 }
 
 // writeOne writes a proof, and its public values beside it.
-func (z *zkProof) writeOne(to *terminal.Output, results []zk.Proved, took time.Duration) error {
+func (z *zkProof) writeOne(results []zk.Proved, took time.Duration) error {
 	r := results[0]
 	if errors.Is(r.Err, zk.ErrWitness) {
 		return terminal.Usage(fmt.Errorf("%s: %w", z.in[0], r.Err))
@@ -142,18 +190,13 @@ func (z *zkProof) writeOne(to *terminal.Output, results []zk.Proved, took time.D
 	if err != nil {
 		return err
 	}
-	publicTo, err := terminal.OpenOutput(z.c, z.public)
-	if err != nil {
-		return terminal.Usage(err)
-	}
-	defer publicTo.Close()
-	if err := to.Replace(func(w io.Writer) error {
+	if err := z.proofTo.Replace(func(w io.Writer) error {
 		_, err := r.Proof.WriteTo(w)
 		return err
 	}); err != nil {
 		return err
 	}
-	if err := publicTo.Replace(func(w io.Writer) error {
+	if err := z.publicTo.Replace(func(w io.Writer) error {
 		_, err := w.Write(values)
 		return err
 	}); err != nil {
@@ -166,9 +209,9 @@ func (z *zkProof) writeOne(to *terminal.Output, results []zk.Proved, took time.D
 }
 
 // writeMany writes a line for each proof.
-func (z *zkProof) writeMany(to *terminal.Output, results []zk.Proved, took time.Duration) error {
+func (z *zkProof) writeMany(results []zk.Proved, took time.Duration) error {
 	failed := 0
-	if err := to.Replace(func(w io.Writer) error {
+	if err := z.proofTo.Replace(func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		for i, r := range results {
 			line := provedLine{Witness: i}

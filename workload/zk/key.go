@@ -177,11 +177,41 @@ func (k *Keys) Write(dir string) error {
 	})
 }
 
+// CanWrite errs unless [Keys.Write] can write keys to a folder, and other files beside them: files can be made
+// there, and none of these is there. A folder that is not there can be made. Nothing is left behind.
+func CanWrite(dir string, others ...string) error {
+	for _, name := range append([]string{circuitFile, provingFile, verifyingFile, setupFile}, others...) {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return there(filepath.Join(dir, name))
+		}
+	}
+	// The nearest folder that is there tells of those that are not.
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		f, err := os.CreateTemp(at, ".weft-*")
+		if err == nil {
+			f.Close()
+			return os.Remove(f.Name())
+		}
+		if _, gone := os.Lstat(at); !errors.Is(gone, fs.ErrNotExist) || at == filepath.Dir(at) {
+			var p *fs.PathError
+			if errors.As(err, &p) {
+				err = p.Err
+			}
+			return fmt.Errorf("zk: keys cannot be written to %s: %w", dir, err)
+		}
+	}
+}
+
+// there is the error for a file that is there and would be written over.
+func there(name string) error {
+	return fmt.Errorf("zk: %s is there already: write keys to another folder", name)
+}
+
 // create writes a file that is not there.
 func create(name string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("zk: %s is there already: write keys to another folder", name)
+		return there(name)
 	} else if err != nil {
 		return fmt.Errorf("zk: %w", err)
 	}
