@@ -174,13 +174,17 @@ func (c Config) validRest(bad func(format string, args ...any) error) error {
 	return nil
 }
 
-// Bytes is the host memory that the job takes, without what is needed while a graph is made. The size
-// of a graph in a file is taken from its header, or estimated by the size of the file.
+// Bytes is the most host memory that the job takes. The size of a graph in a file is taken from its
+// header, or estimated by the size of the file.
 func (c Config) Bytes() float64 {
 	c = c.withDefaults()
 	n, edges := float64(c.Nodes), float64(c.Nodes)*float64(c.Edges)
+	// While a graph is made, its edges are in a list of 8 bytes each and in rows of 4, and later in three
+	// graphs, of which one has rows turned round and one has them in order.
+	list := 12.
 	if c.Graph != "" {
 		n, edges = promised(c.Graph)
+		list += 6 // of the file
 	}
 	switch c.Problem {
 	case PageRank:
@@ -189,7 +193,7 @@ func (c Config) Bytes() float64 {
 		if c.Graph != "" { // which may have weights
 			each = 12
 		}
-		return each*edges + 56*n + 24*blocks
+		return max(each*edges+56*n+24*blocks, list*edges+20*n)
 	case Layers:
 		return 16*edges + n*(16+4*float64(c.Features)*float64(c.Layers+1)) + 4*float64(c.Layers)*float64(c.Features)*float64(c.Features)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/weft-run/weft/internal/panel"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
@@ -228,7 +229,7 @@ func (j *LayersJob) spread() spread { return spread{j.bounds, j.matrix.Starts} }
 
 // Name names the graph and the number of layers.
 func (j *LayersJob) Name() string {
-	return fmt.Sprintf("network %d layers over %s, %d edges, %d features", len(j.weights), j.graph.Name, j.graph.Nonzeros(), j.widths[0])
+	return fmt.Sprintf("network %s over %s, %s, %s", text.Count(len(j.weights), "layer"), j.graph.Name, text.Count(j.graph.Nonzeros(), "edge"), text.Count(j.widths[0], "feature"))
 }
 
 // Class is R: the features of a node are added in the order of its neighbours.

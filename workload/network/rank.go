@@ -9,6 +9,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
@@ -234,7 +235,7 @@ func (j *RankJob) blocks() int { return len(j.bounds) - 1 }
 
 // Name names the graph.
 func (j *RankJob) Name() string {
-	return fmt.Sprintf("network PageRank of %s, %d edges, %d steps", j.graph.Name, j.graph.Nonzeros(), j.c.Steps)
+	return fmt.Sprintf("network PageRank of %s, %s, %s", j.graph.Name, text.Count(j.graph.Nonzeros(), "edge"), text.Count(j.c.Steps, "step"))
 }
 
 // Class is R: sums are those of rows and of blocks, which do not depend on devices.

@@ -3,6 +3,7 @@ package network
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/weft-run/weft/internal/safefile"
+	"github.com/weft-run/weft/internal/text"
 )
 
 // Formats of files.
@@ -29,8 +31,12 @@ const (
 // spareNodes is the number of nodes that any file may have.
 const spareNodes = 1 << 20
 
-// maxFile is the size of files that are read.
-const maxFile = 1 << 33
+// Limits of files: bytes in all, and of the first line. Files are read by pieces.
+const (
+	maxFile   = 1 << 33
+	maxFirst  = 1 << 20
+	readPiece = 1 << 20
+)
 
 //go:embed testdata/karate.mtx testdata/miserables.graph testdata/davis.txt
 var shippedFiles embed.FS
@@ -55,11 +61,70 @@ func Open(name string) (*Graph, error) {
 		}
 		return g, err
 	}
-	text, err := safefile.ReadInput(name, maxFile)
-	if err != nil {
+	text, err := readFile(name)
+	switch {
+	case errors.Is(err, ErrGraph):
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("network: %w; shipped graphs are %s", err, strings.Join(Shipped(), ", "))
 	}
 	return parse(text, filepath.Base(name), formatOf(name, text))
+}
+
+func readFile(name string) ([]byte, error) {
+	f, err := safefile.OpenInput(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	size := int64(0)
+	if info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	return readText(f, filepath.Base(name), size)
+}
+
+// readText reads all of a text that has about a size, 0 if that is not known. What is no text, such as
+// /dev/zero, is refused where that is seen, before the rest is read.
+func readText(r io.Reader, name string, size int64) ([]byte, error) {
+	l := &lines{name: name, no: 1}
+	large := func() error {
+		return fmt.Errorf("network: %s: %w: it has more than %d bytes", name, ErrGraph, int64(maxFile))
+	}
+	if size > maxFile {
+		return nil, large()
+	}
+	text, begun := make([]byte, 0, size+bytes.MinRead), 0 // begun is where the line begins
+	for {
+		if text = slices.Grow(text, bytes.MinRead); len(text) > maxFile {
+			return nil, large()
+		}
+		n, err := r.Read(text[len(text):min(cap(text), len(text)+readPiece)])
+		got := text[len(text) : len(text)+n]
+		text = text[:len(text)+n]
+		zero := bytes.IndexByte(got, 0)
+		if zero >= 0 {
+			got = got[:zero]
+		}
+		if at := bytes.LastIndexByte(got, '\n'); at >= 0 {
+			l.no += bytes.Count(got, []byte{'\n'})
+			begun = len(text) - n + at + 1
+		}
+		switch {
+		case zero >= 0:
+			return nil, l.fail("it has a byte that is zero: this is no text")
+		case l.no == 1 && len(text)-begun > maxFirst:
+			return nil, l.fail("it has more than %d bytes, and the first line of a graph is short", maxFirst)
+		case err == io.EOF:
+			return text, nil
+		case err != nil:
+			return nil, err
+		}
+	}
 }
 
 // promised returns the numbers of nodes and edges in the header of a file, with undirected edges
@@ -114,8 +179,11 @@ func promised(name string) (nodes, edges float64) {
 // Read reads a graph in a format, or with "" in that of Edges or MatrixMarket as it begins.
 // Errors wrap [ErrGraph], but for those of reading.
 func Read(r io.Reader, format string) (*Graph, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxFile))
-	if err != nil {
+	text, err := readText(r, "graph", 0)
+	switch {
+	case errors.Is(err, ErrGraph):
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("network: read graph: %w", err)
 	}
 	if format == "" {
@@ -301,7 +369,7 @@ func (l *lines) nodes(n int) error {
 // memory is taken for them.
 func (l *lines) promise(what string, n, bytes int) error {
 	if most := (len(l.rest) + 1) / bytes; n > most {
-		return l.fail("it promises %d %s, and the file has room for %d at most: it is cut off, or the number is wrong", n, what, most)
+		return l.fail("it promises %s, and the file has room for %d at most: it is cut off, or the number is wrong", text.Count(n, what), most)
 	}
 	return nil
 }
@@ -339,14 +407,14 @@ func (l *lines) matrixMarket() (*Graph, error) {
 	if err := l.nodes(n); err != nil {
 		return nil, err
 	}
-	if err := l.promise("entries", count, 4); err != nil {
+	if err := l.promise("entry", count, 4); err != nil {
 		return nil, err
 	}
 	edges := make([]edge, 0, count)
 	var weights []float64
 	for l.nextOf("%") {
 		if len(edges) == count {
-			return nil, l.fail("there are more than the %d entries that the header promises", count)
+			return nil, l.fail("there are more than the %s that the header promises", text.Count(count, "entry"))
 		}
 		row, err := l.number("the row", 1, n)
 		if err != nil {
@@ -390,10 +458,10 @@ func (l *lines) metis() (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.promise("nodes", n, 1); err != nil {
+	if err := l.promise("node", n, 1); err != nil {
 		return nil, err
 	}
-	if err := l.promise("edges", count, 4); err != nil { // each twice, of a digit and a space at least
+	if err := l.promise("edge", count, 4); err != nil { // each twice, of a digit and a space at least
 		return nil, err
 	}
 	edges := make([]edge, 0, 2*count)
@@ -410,17 +478,17 @@ func (l *lines) metis() (*Graph, error) {
 		} else if node == n && len(t) == 0 {
 			continue
 		} else if node == n {
-			return nil, l.fail("there are more than the %d nodes that the header promises", n)
+			return nil, l.fail("there are more than the %s that the header promises", text.Count(n, "node"))
 		}
 		if edges, weights, err = l.metisNode(uint32(node), n, skip, weighted, edges, weights); err != nil {
 			return nil, err
 		}
 		if node++; len(edges) > 2*count {
-			return nil, l.fail("there are more than the %d edges that the header promises", count)
+			return nil, l.fail("there are more than the %s that the header promises", text.Count(count, "edge"))
 		}
 	}
 	if len(edges) != 2*count {
-		return nil, l.fail("the file lists %d ends of edges, and the header promises %d edges with two each", len(edges), count)
+		return nil, l.fail("the file lists %d ends of edges, and the header promises %s with two each", len(edges), text.Count(count, "edge"))
 	}
 	g := newGraph(l.name, n, edges, weights, false)
 	if g.Undirected() != g || len(g.Columns) != 2*count {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload/network"
@@ -100,7 +101,7 @@ func TestReadRefuses(t *testing.T) {
 		{network.Metis, "3 1\n2\n1  \n", "the file ends after 2 of 3 nodes"},
 		{network.Metis, "2 1\n2\n3\n", `line 3: bad graph: a neighbour is "3"`},
 		{network.Metis, "2 1\n1\n1\n", "line 2: bad graph: node 1 is its own neighbour"},
-		{network.Metis, "3 1\n2\n1 3\n2\n", "more than the 1 edges"},
+		{network.Metis, "3 1\n2\n1 3\n2\n", "more than the 1 edge that"},
 		{network.Metis, "3 2 \n2\n1 \n\n   ", "lists 2 ends"},
 		{network.Metis, "3 1\n2\n3\n\n", "at both"},
 		{network.Metis, "2 1 1\n2 5\n1 6\n", "with one weight"},
@@ -132,6 +133,61 @@ func TestOpen(t *testing.T) {
 	}
 	if g := open(t, file); rows(g) != "1/0" || g.Name != "two.metis" {
 		t.Errorf("%s: %q", g.Name, rows(g))
+	}
+}
+
+// endless is a text without an end, which counts how much of it was read.
+type endless struct {
+	begin string
+	then  byte
+	read  int
+}
+
+func (e *endless) Read(b []byte) (int, error) {
+	n := copy(b, e.begin)
+	e.begin = e.begin[n:]
+	for i := range b[n:] {
+		b[n+i] = e.then
+	}
+	e.read += len(b)
+	return len(b), nil
+}
+
+// What is no text, or has a first line without an end, is refused before all of it is read.
+func TestEndless(t *testing.T) {
+	for _, c := range []struct {
+		begin string
+		then  byte
+		want  string
+	}{
+		{"", 0, "line 1: bad graph: it has a byte that is zero"},
+		{"0 1\n1 2\n", 0, "line 3: bad graph: it has a byte that is zero"},
+		{"0 1", ' ', "line 1: bad graph: it has more than 1048576 bytes"},
+		{"", '1', "line 1: bad graph: it has more than 1048576 bytes"},
+	} {
+		e := &endless{begin: c.begin, then: c.then}
+		_, err := network.Read(e, "")
+		if !errors.Is(err, network.ErrGraph) || !strings.Contains(err.Error(), c.want) || e.read > 8<<20 {
+			t.Errorf("%q and then %q: %v after %d bytes, want %q", c.begin, c.then, err, e.read, c.want)
+		}
+	}
+	if _, err := network.Open("/dev/zero"); err == nil {
+		t.Error("/dev/zero is a graph")
+	}
+	long := "0 1\n# " + strings.Repeat("x", 3<<20) + "\n1 2\n" // of later lines any may be long
+	if g, err := network.Read(strings.NewReader(long), ""); err != nil || g.Nonzeros() != 2 {
+		t.Errorf("%v, %v", g, err)
+	}
+	if g, err := network.Read(iotest.OneByteReader(strings.NewReader("0 1\n1 2\n")), ""); err != nil || g.Nonzeros() != 2 {
+		t.Errorf("byte by byte: %v, %v", g, err)
+	}
+}
+
+// The list of the edges of a graph that is drawn counts as memory.
+func TestBytesOfEdges(t *testing.T) {
+	c := network.Config{Problem: network.PageRank, Nodes: network.MaxNodes}
+	if got, least := c.Bytes(), 12.*16*network.MaxNodes+8*network.MaxNodes; got < least {
+		t.Errorf("%.4g bytes, and drawing takes %.4g", got, least)
 	}
 }
 
