@@ -101,12 +101,15 @@ exchange:
 	MOVQ    0(AX), R8
 
 from:
-	VPERMPS (R13), Y1, Y2
-	VANDPS  (R10), Y2, Y2
+	VPERMPS 0(R13), Y1, Y2
+	VPERMPS 32(R13), Y1, Y3
+	VANDPS  0(R10), Y2, Y2
+	VANDPS  32(R10), Y3, Y3
+	VORPS   Y2, Y3, Y2
 	VORPS   Y2, Y0, Y0
-	ADDQ    $32, R10
-	ADDQ    $32, R13
-	SUBQ    $8, R8
+	ADDQ    $64, R10
+	ADDQ    $64, R13
+	SUBQ    $16, R8
 	JNZ     from
 	VPERMPS Y0, Y8, Y1
 	VMOVUPS Y1, 0(R12)
@@ -128,8 +131,8 @@ from:
 	SUBQ $8, R11
 	JNZ  exchange
 
-	// Four vectors of the product at a time, or two if there are no more, to scratch memory
-	// behind those; R12 is there.
+	// Four vectors of the product at a time, of two left numbers each, or two if there are no more, to
+	// scratch memory behind those; R12 is there.
 	MOVQ 16(AX), R10 // terms
 	MOVQ 0(AX), R11
 	MOVQ R12, R9
@@ -145,7 +148,7 @@ four:
 	MOVQ    SI, R13
 
 fourLeft:
-	VBROADCASTSS (R13), Y3
+	VBROADCASTSS 0(R13), Y3
 	MOVQ    128(R10), DX
 	VMOVUPS (BX)(DX*1), Y0
 	VXORPS  0(R10), Y0, Y0
@@ -166,9 +169,30 @@ fourLeft:
 	VXORPS  96(R10), Y1, Y1
 	VMULPS  Y1, Y3, Y1
 	VADDPS  Y1, Y7, Y7
-	ADDQ    $160, R10
-	ADDQ    $4, R13
-	DECQ    R8
+	VBROADCASTSS 4(R13), Y3
+	MOVQ    288(R10), DX
+	VMOVUPS (BX)(DX*1), Y0
+	VXORPS  160(R10), Y0, Y0
+	VMULPS  Y0, Y3, Y0
+	VADDPS  Y0, Y4, Y4
+	MOVQ    296(R10), DX
+	VMOVUPS (BX)(DX*1), Y1
+	VXORPS  192(R10), Y1, Y1
+	VMULPS  Y1, Y3, Y1
+	VADDPS  Y1, Y5, Y5
+	MOVQ    304(R10), DX
+	VMOVUPS (BX)(DX*1), Y0
+	VXORPS  224(R10), Y0, Y0
+	VMULPS  Y0, Y3, Y0
+	VADDPS  Y0, Y6, Y6
+	MOVQ    312(R10), DX
+	VMOVUPS (BX)(DX*1), Y1
+	VXORPS  256(R10), Y1, Y1
+	VMULPS  Y1, Y3, Y1
+	VADDPS  Y1, Y7, Y7
+	ADDQ    $320, R10
+	ADDQ    $8, R13
+	SUBQ    $2, R8
 	JNZ     fourLeft
 	VMOVUPS Y4, 0(R9)
 	VMOVUPS Y5, 32(R9)
@@ -220,12 +244,15 @@ ordered:
 	MOVQ    0(AX), R8
 
 fromSets:
-	VPERMPS (R13), Y1, Y2
-	VANDPS  (R10), Y2, Y2
+	VPERMPS 0(R13), Y1, Y2
+	VPERMPS 32(R13), Y1, Y3
+	VANDPS  0(R10), Y2, Y2
+	VANDPS  32(R10), Y3, Y3
+	VORPS   Y2, Y3, Y2
 	VORPS   Y2, Y0, Y0
-	ADDQ    $32, R10
-	ADDQ    $32, R13
-	SUBQ    $8, R8
+	ADDQ    $64, R10
+	ADDQ    $64, R13
+	SUBQ    $16, R8
 	JNZ     fromSets
 	VMOVUPS Y0, (DI)
 	ADDQ    $32, DI
