@@ -86,6 +86,44 @@ func TestDomainRivals(t *testing.T) {
 	}
 }
 
+// What the benchmark measures on devices together is kept in the cache, and the rule that divides work
+// between the same devices goes by it from their first run on.
+func TestDomainsKept(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *weft.Runtime {
+		rt, err := openAll(t.Context(), weft.Options{Devices: "cpu/2", NoCalibrate: true, CacheDir: dir}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rt
+	}
+	job, err := catalog.Operations()[0].Job(t.Context(), 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := func(rt *weft.Runtime) int {
+		defer rt.Close()
+		res, err := workload.Run(t.Context(), rt, job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Prediction.Samples
+	}
+	if n := first(open()); n != 0 {
+		t.Fatalf("%d measurements before anything was measured", n)
+	}
+	rt := open()
+	m := &meter{ctx: t.Context(), repeat: 3, quiet: true}
+	p := terminal.StartProgress(&bytes.Buffer{}, true, "run", 1)
+	if _, err := (domainRow{Size: 1000}).measure(m, func() (workload.Job, error) { return job, nil }, []rival{{device: "cpu/2", rt: rt}}, p); err != nil {
+		t.Fatal(err)
+	}
+	rt.Close()
+	if n := first(open()); n < 3 {
+		t.Errorf("%d measurements are behind the first run after the benchmark, want at least 3", n)
+	}
+}
+
 // liar is a job whose result is always wrong.
 type liar struct{ workload.Job }
 
