@@ -59,6 +59,13 @@ INLINE u32 from_below(u32 x, u32 by) { return __nvvm_shfl_sync_up_i32(~0u, x, by
 INLINE u32 from_above(u32 x, u32 by) { return __nvvm_shfl_sync_down_i32(~0u, x, by, 31); }
 INLINE float from_above(float x, u32 by) { return number(from_above(bits(x), by)); }
 
+// read_once reads a word that is not read again soon: it is the first to leave caches.
+INLINE u32 read_once(const u32 *p) {
+	u32 out;
+	asm("ld.global.cs.u32 %0, [%1];" : "=r"(out) : "l"(p));
+	return out;
+}
+
 // aligned says whether a pointer may be read 16 bytes at a time.
 INLINE bool aligned(const void *p) { return ((u64)p & 15) == 0; }
 

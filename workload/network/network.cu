@@ -2,7 +2,7 @@
 // closeness and medoids. A block of threads has a block of rows, or a row of distances.
 #include "../device.cuh"
 
-enum : u32 { Threads = 128, Rows = 256, Lanes = 8, Per = 8, None = ~0u };
+enum : u32 { Threads = 128, Deep = 8, Per = 8, None = ~0u };
 static const u32 Infinity = 0x7f800000;
 
 //params: rankParams
@@ -59,10 +59,9 @@ INLINE double from_lane(double x, u32 by) {
 	return __builtin_bit_cast(double, (u64)high << 32 | low);
 }
 
-// among returns the sum over N neighbouring lanes, a power of two, to each of them.
-template <u32 N> INLINE double among(double mine) {
-#pragma unroll
-	for (u32 by = N / 2; by > 0; by /= 2)
+// among returns the sum over n neighbouring lanes, a power of two, to each of them.
+INLINE double among(double mine, u32 n) {
+	for (u32 by = n / 2; by > 0; by /= 2)
 		mine += from_lane(mine, by);
 	return mine;
 }
@@ -77,45 +76,45 @@ INLINE double finish(u32 row, double sum, const double *given, const double *sha
 	return (diff < 0 ? -diff : diff) / share;
 }
 
-// along adds up what comes along up to N edges of a thread, Apart from one another, all of which it reads at
-// once; instead of those from last on it reads the one before.
-template <u32 N, u32 Apart> INLINE double along(u32 k, u32 last, const u32 *columns, const double *weights, const double *given, bool weighted) {
+// along adds up what comes along up to N edges of a thread, so far apart from one another, all of which it
+// reads at once; instead of those from last on it reads the one before. Columns are read once in a step, and
+// are not to take the place of ranks in caches.
+template <u32 N> INLINE double along(u32 k, u32 apart, u32 last, const u32 *columns, const double *weights, const double *given, bool weighted) {
 	u32 from[N];
 	double values[N], sum = 0;
 #pragma unroll
 	for (u32 u = 0; u < N; u++)
-		from[u] = columns[min(k + u * Apart, last - 1)];
+		from[u] = read_once(columns + min(k + u * apart, last - 1));
 #pragma unroll
 	for (u32 u = 0; u < N; u++)
 		values[u] = given[from[u]];
 	if (weighted) {
 #pragma unroll
 		for (u32 u = 0; u < N; u++)
-			values[u] = weights[min(k + u * Apart, last - 1)] * values[u];
+			values[u] = weights[min(k + u * apart, last - 1)] * values[u];
 	}
 #pragma unroll
 	for (u32 u = 0; u < N; u++)
-		if (k + u * Apart < last)
+		if (k + u * apart < last)
 			sum += values[u];
 	return sum;
 }
 
 // network_rank: grid (blocks) cut by 1, 128 threads. A block with one row, which may be long, is
-// added up by all threads, and each row of other blocks by Lanes threads. The bytes of a row depend
-// on nothing but the row.
-KERNEL(128, 12) network_rank(const u32 *__restrict bounds, const u32 *__restrict starts, const u32 *__restrict columns, const double *__restrict weights, const double *__restrict given, const double *__restrict shares, double *__restrict to, double *__restrict changes, RankParams p) {
-	__shared__ double sums[Rows];
-	__shared__ u32 begins[Rows + 1];
+// added up by all threads. Each row of other blocks has as many threads as its first row, the longest, needs
+// for Deep edges each, up to 32. What a row has depends on its block, and on nothing else.
+KERNEL(128, 10) network_rank(const u32 *__restrict bounds, const u32 *__restrict starts, const u32 *__restrict columns, const double *__restrict weights, const double *__restrict given, const double *__restrict shares, double *__restrict to, double *__restrict changes, RankParams p) {
+	__shared__ double sums[Threads];
 	u32 from = bounds[BLOCK_X] - bounds[0], end = bounds[BLOCK_X + 1] - bounds[0], base = starts[0];
 	double change = 0;
 	if (end == from + 1) {
 		u32 k = starts[from] - base + THREAD, last = starts[end] - base;
 		double sum = 0;
 		for (; k + 15 * Threads < last; k += 16 * Threads)
-			sum += along<16, Threads>(k, last, columns, weights, given, p.weighted);
+			sum += along<16>(k, Threads, last, columns, weights, given, p.weighted);
 		for (; k < last; k += 4 * Threads)
-			sum += along<4, Threads>(k, last, columns, weights, given, p.weighted);
-		sum = among<32>(sum);
+			sum += along<4>(k, Threads, last, columns, weights, given, p.weighted);
+		sum = among(sum, 32);
 		if (THREAD % 32 == 0)
 			sums[THREAD / 32] = sum;
 		__syncthreads();
@@ -123,25 +122,20 @@ KERNEL(128, 12) network_rank(const u32 *__restrict bounds, const u32 *__restrict
 			changes[BLOCK_X] = finish(from, (sums[0] + sums[1]) + (sums[2] + sums[3]), given, shares, to, p);
 		return;
 	}
-	for (; from < end; from += Rows) {
-		u32 rows = min(Rows, end - from);
-		for (u32 r = THREAD; r <= rows; r += Threads)
-			begins[r] = starts[from + r] - base;
-		__syncthreads();
-		for (u32 some = 0; some < rows; some += Threads / Lanes) {
-			u32 r = some + THREAD / Lanes;
-			double sum = 0;
-			if (r < rows)
-				for (u32 k = begins[r] + THREAD % Lanes; k < begins[r + 1]; k += 4 * Lanes)
-					sum += along<4, Lanes>(k, begins[r + 1], columns, weights, given, p.weighted);
-			sum = among<Lanes>(sum);
-			if (r < rows && THREAD % Lanes == 0)
-				sums[r] = sum;
+	u32 lanes = 1;
+	while (lanes < 32 && starts[from + 1] - starts[from] > Deep * lanes)
+		lanes *= 2;
+	for (; from < end; from += Threads / lanes) {
+		u32 row = from + THREAD / lanes;
+		double sum = 0;
+		if (row < end) {
+			u32 last = starts[row + 1] - base;
+			for (u32 k = starts[row] - base + THREAD % lanes; k < last; k += Deep * lanes)
+				sum += along<Deep>(k, lanes, last, columns, weights, given, p.weighted);
 		}
-		__syncthreads();
-		for (u32 r = THREAD; r < rows; r += Threads)
-			change += finish(from + r, sums[r], given, shares, to, p);
-		__syncthreads();
+		sum = among(sum, lanes);
+		if (row < end && THREAD % lanes == 0)
+			change += finish(row, sum, given, shares, to, p);
 	}
 	if (p.last)
 		change = total(change, sums);

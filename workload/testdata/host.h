@@ -8,6 +8,7 @@ typedef float float4 __attribute__((ext_vector_type(4)));
 
 INLINE u32 min(u32 a, u32 b) { return a < b ? a : b; }
 INLINE float number(u32 x) { return __builtin_bit_cast(float, x); }
+INLINE u32 read_once(const u32 *p) { return *p; }
 INLINE bool aligned(const void *p) { return ((u64)p & 15) == 0; }
 
 // All threads of a block exchange words, or none does.
