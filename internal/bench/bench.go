@@ -215,10 +215,14 @@ func byteSizes(texts []string, element int64, as string) ([]int64, error) {
 
 // checked compares the result of a job with its reference.
 func checked(ctx context.Context, j workload.Job) error {
-	if err := terminal.Abandonable(ctx, j.Check); err != nil {
+	switch err := terminal.Abandonable(ctx, j.Check); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: the check of the result did not end: %w", j.Name(), err)
+	default:
 		return fmt.Errorf("%s: the result is wrong: %w", j.Name(), err)
 	}
-	return nil
 }
 
 // median returns the middle one of numbers in order, of an even count the mean of the

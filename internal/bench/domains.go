@@ -255,17 +255,19 @@ func (o *domains) measure(m *meter, r *domainsReport) (rows []domainRow, err err
 	})
 	p := m.progress("run", len(chosen)*len(o.sizes)*len(all)*(m.repeat+learning))
 	defer p.Finish()
-	for _, op := range chosen {
-		for _, n := range o.sizes {
+	by := make([][]domainRow, len(chosen))
+	// What there is no time for is the last size of all operations, not the last operations.
+	for _, n := range o.sizes {
+		for i, op := range chosen {
 			row := domainRow{Domain: op.Domain, Operation: op.Name, Size: n}
 			got, err := row.measure(m, func() (workload.Job, error) { return op.Job(m.ctx, n) }, all, p)
 			if err != nil {
-				return rows, err
+				return slices.Concat(by...), err
 			}
-			rows = append(rows, got...)
+			by[i] = append(by[i], got...)
 		}
 	}
-	return rows, nil
+	return slices.Concat(by...), nil
 }
 
 // cannot reports whether an error says that an operation does not fit here.

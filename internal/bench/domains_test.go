@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"math"
@@ -83,6 +84,15 @@ func TestDomainRivals(t *testing.T) {
 	}
 	if _, err = (domainRow{Operation: "wrong"}).measure(m, lie, all, p); err == nil || !strings.Contains(err.Error(), "wrong on cpu: ") {
 		t.Error(err)
+	}
+	late, end := context.WithCancel(t.Context())
+	end()
+	j, err := lie()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checked(late, j); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "wrong") {
+		t.Errorf("a check that was cut off: %v", err)
 	}
 }
 

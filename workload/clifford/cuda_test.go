@@ -4,13 +4,12 @@ package clifford
 
 import (
 	"fmt"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/backend/cuda"
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/sched"
 )
 
@@ -35,30 +34,14 @@ func benchmarkResident(b *testing.B, rt *weft.Runtime, c Config) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	x, y, tables, out := put(b, rt, "x", j.x), put(b, rt, "y", j.y), put(b, rt, "tables", j.entries), put(b, rt, "out", j.out)
-	defer func() {
-		x.Release()
-		y.Release()
-		tables.Release()
-		out.Release()
-	}()
+	x, y, tables, out := workloadtest.Put(b, rt, "x", j.x), workloadtest.Put(b, rt, "y", j.y), workloadtest.Put(b, rt, "tables", j.entries), workloadtest.Put(b, rt, "out", j.out)
 	g, err := j.Graph([]sched.Range{{Hi: int64(c.Count)}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	const warm, times = 3, 10
 	for range b.N {
-		var took []time.Duration
-		for range warm + times {
-			rep, err := rt.Run(b.Context(), g, x.As("x"), y.As("y"), tables.As("tables"), out.As("out"))
-			if err != nil {
-				b.Fatal(err)
-			}
-			took = append(took, rep.Devices[0].Busy)
-		}
-		took = took[warm:]
-		slices.Sort(took)
-		b.ReportMetric(j.Whole().Work.Bytes/took[times/2].Seconds()/1e12, "TB/s")
+		busy := workloadtest.Busy(b, rt, g, x.As("x"), y.As("y"), tables.As("tables"), out.As("out"))
+		b.ReportMetric(j.Whole().Work.Bytes/busy.Seconds()/1e12, "TB/s")
 		b.ReportMetric(0, "ns/op")
 	}
 	if j.out, err = out.Get(b.Context()); err != nil {
@@ -67,13 +50,4 @@ func benchmarkResident(b *testing.B, rt *weft.Runtime, c Config) {
 	if err := j.Check(); err != nil {
 		b.Error(err)
 	}
-}
-
-func put[T any](b *testing.B, rt *weft.Runtime, name string, xs []T) *weft.Data[T] {
-	b.Helper()
-	d, err := weft.Put(rt, name, xs)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return d
 }
