@@ -34,6 +34,34 @@ func ExampleRun_Do() {
 	// <nil>
 }
 
+// Chains of different lengths fold at once, and no device waits for those of others.
+func ExampleDoAll() {
+	ctx := context.Background()
+	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu/2", Funcs: fold.Funcs(), NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	var runs []*fold.Run
+	for _, name := range []string{"1CRN", "BPTI", "1UBI"} {
+		r, err := fold.New(fold.Config{Structure: name, Steps: 500, Every: 100, Replicas: 8, Seed: 1})
+		if err != nil {
+			log.Fatal(err)
+		}
+		runs = append(runs, r)
+	}
+	if err := fold.DoAll(ctx, rt, runs, nil); err != nil {
+		log.Fatal(err)
+	}
+	for _, r := range runs {
+		fmt.Println(r.Structure().Name, r.Done(), "frames")
+	}
+	// Output:
+	// 1CRN 5 frames
+	// BPTI 5 frames
+	// 1UBI 5 frames
+}
+
 // The free energy along the share of native contacts: chains that began straight have few.
 func ExampleRun_Profile() {
 	ctx := context.Background()

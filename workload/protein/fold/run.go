@@ -64,12 +64,15 @@ type Run struct {
 
 	after    [][lanes]float64
 	observed [][seenCount][lanes]float64
-	plans    map[int]*weft.Plan   // by steps
-	splits   map[int]*graph.Graph // of the one trajectory that is split, by steps
-	devices  int                  // over which it is split
-	most     int                  // steps of a launch
-	verified weft.Report          // what was verified, over all launches
-	done     bool                 // all rounds
+	plans    map[int]*weft.Plan     // by steps
+	splits   map[int]*graph.Graph   // of the one trajectory that is split, by steps
+	devices  int                    // over which it is split
+	most     int                    // steps of a launch
+	among    *together              // runs that are folded at the same time; nil for none
+	number   int                    // of this one among them
+	prepared map[int]*weft.Prepared // rounds among others, by steps
+	verified weft.Report            // what was verified, over all launches
+	done     bool                   // all rounds
 
 	// The rounds that Rate counts: those of this process without the first, which brings kernels and
 	// tables to devices, unless it is the only one.
@@ -109,7 +112,7 @@ func newRun(c Config, s *protein.Structure) (*Run, error) {
 	if len(m.Contacts) == 0 {
 		return nil, fmt.Errorf("fold: %s has no native contacts, so nothing holds it together: %w: take a folded structure", s.Name, ErrConfig)
 	}
-	r := &Run{c: c, structure: s, model: m, name: s.Name, temperatures: c.temperatures(), plans: make(map[int]*weft.Plan), splits: make(map[int]*graph.Graph), groups: (c.Replicas + lanes - 1) / lanes}
+	r := &Run{c: c, structure: s, model: m, name: s.Name, temperatures: c.temperatures(), plans: make(map[int]*weft.Plan), prepared: make(map[int]*weft.Prepared), splits: make(map[int]*graph.Graph), groups: (c.Replicas + lanes - 1) / lanes}
 	r.tables, r.ints, r.reals = tablesOf(m)
 	n := 3 * m.Beads()
 	r.state, r.last, r.after = make([][lanes]float64, 2*n*r.groups), make([][lanes]float64, 2*n*r.groups), make([][lanes]float64, 2*n*r.groups)
@@ -161,6 +164,14 @@ func (r *Run) Name() string {
 // Rounds is how many frames there are, after each of which replicas may exchange.
 func (r *Run) Rounds() int { return (r.c.Steps + r.c.Every - 1) / r.c.Every }
 
+// Done is the number of rounds that have been folded, here or before a run was resumed, after Do.
+func (r *Run) Done() int {
+	if r.done {
+		return r.Rounds()
+	}
+	return int(r.ladder[0][rungStep][0]) / r.c.Every
+}
+
 // Model is the potential.
 func (r *Run) Model() *protein.Model { return r.model }
 
@@ -210,6 +221,12 @@ func (r *Run) keep() weft.Keep {
 	}}
 	if r.c.Tuned {
 		k.Params["ladder"] = "tuned"
+	}
+	if r.among != nil {
+		k.Params["structures"] = r.among.names
+		if r.number > 0 {
+			k.Name = fmt.Sprintf("%s-%d", k.Name, r.number+1)
+		}
 	}
 	return k
 }
@@ -306,6 +323,11 @@ func (r *Run) launchGroups(ctx context.Context, rt *weft.Runtime, i, steps int) 
 	bind := []weft.Binding{
 		weft.Bind("ints", r.ints), weft.Bind("reals", r.reals), weft.Bind("ladder", r.ladder),
 		weft.Bind("before", r.state), weft.Bind("after", r.after), weft.Bind("seen", r.observed),
+	}
+	if r.among != nil {
+		if devices := r.hosts(rt); devices > 0 {
+			return r.launchAmong(ctx, rt, i, steps, devices, bind)
+		}
 	}
 	plan := r.plans[steps]
 	if plan == nil || i < 4 || i%replanned == 0 {
