@@ -29,11 +29,13 @@ type keeping struct {
 	ifAny  bool                     // resume if there is a checkpoint
 	params func() map[string]string // what the result depends on
 	flags  *pflag.FlagSet
+	all    int // tasks of all computations of the run, if it has several
 
 	mu       sync.Mutex // guards the fields below: checkpoints are told by a goroutine of the runtime
 	progress *terminal.Progress
 	name     string // of what is run
 	did      keptReport
+	each     map[string]weft.Saved // the last that was told of each computation
 }
 
 // keptReport is the part of a report about checkpoints.
@@ -112,25 +114,30 @@ func (k *keeping) saved(s weft.Saved) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	d := &k.did
-	d.Total = s.Total
+	if s.Err == nil {
+		if k.each == nil {
+			k.each = make(map[string]weft.Saved)
+		}
+		d.Done, d.State = d.Done+s.Done-k.each[s.Name].Done, d.State+s.State-k.each[s.Name].State
+		k.each[s.Name] = s
+	}
+	d.Total = max(s.Total, k.all)
 	switch {
 	case s.Resumed:
-		d.Resumed, d.From, d.Done = true, s.Done, s.Done
+		d.Resumed, d.From = true, d.From+s.Done
 		for _, err := range s.Refused {
 			d.Refused = append(d.Refused, err.Error())
 		}
-		k.progress.At("%s, resumed at %d of %d", k.name, s.Done, s.Total)
+		k.progress.At("%s, resumed at %d of %d", k.name, d.Done, d.Total)
 	case s.Err != nil:
 		d.Failed++
 		d.Why = s.Err.Error()
 		k.progress.At("%s, no checkpoint: %v", k.name, s.Err)
 	default:
 		d.Written++
-		d.Done = s.Done
 		d.Bytes += s.Bytes
-		d.State = s.State
 		d.Held += s.Held.Seconds()
-		k.progress.At("%s, kept %d of %d", k.name, s.Done, s.Total)
+		k.progress.At("%s, kept %d of %d", k.name, d.Done, d.Total)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,6 +28,7 @@ type folding struct {
 	settings    *settings
 	options     weft.Options
 	config      fold.Config
+	structures  string
 	temperature string
 	ladder      string
 	check       bool
@@ -50,6 +52,9 @@ structure. Lengths are in angstrom, temperatures in contact energies.
 A structure is one that comes with weft (1CRN, 1UBI or BPTI) or a file in the
 PDB or mmCIF format, also compressed by gzip. With two temperatures, replicas
 have those in between and exchange them, and the heat capacity is computed.
+Several structures, with commas, fold at once: each has all replicas, a report,
+and files of its own (traj.pdb is traj-1CRN.pdb), and devices advance whichever
+has the most left to do.
 
 Replicas are dealt out to devices whole. With --split-chain and one replica its
 beads are, and devices gather all positions after every step. That pays for few
@@ -58,6 +63,7 @@ chains: it is refused with the predicted times where it does not, unless it is
 		Example: `  weft run fold
   weft run fold --structure BPTI --temperature 0.6-1.1 --steps 2000000
   weft run fold --temperature 0.6-1.1 --html fold.html
+  weft run fold --structure 1CRN,BPTI,1UBI --out traj.dcd
   weft run fold --structure 4ake.pdb --chain A --out traj.pdb`,
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -70,12 +76,12 @@ chains: it is refused with the predicted times where it does not, unless it is
 }
 
 func (f *folding) flags(p *pflag.FlagSet) {
-	p.StringVar(&f.config.Structure, "structure", "1CRN", "`structure` that comes with weft, or a file")
+	p.StringVar(&f.structures, "structure", "1CRN", "`structure` that comes with weft, or a file; several with commas")
 	p.StringVar(&f.config.Select.Chain, "chain", "", "chain to fold (the first); several with commas, or all")
 	p.IntVar(&f.config.Select.Model, "model", 0, "model of the file to take (the first)")
 	p.IntVar(&f.config.Steps, "steps", 500_000, "time steps of each replica")
 	p.IntVar(&f.config.Every, "frame", 1000, "steps between frames, after which replicas exchange temperatures")
-	p.IntVar(&f.config.Replicas, "replicas", 16, "trajectories; eight are computed at once")
+	p.IntVar(&f.config.Replicas, "replicas", 16, "trajectories of a structure; eight are computed at once")
 	p.StringVar(&f.temperature, "temperature", "0.7", "`temperature`, or lowest and highest as in 0.6-1.1")
 	p.StringVar(&f.ladder, "ladder", "geometric", "`temperatures` in between: geometric, or tuned to exchange equally often")
 	p.Uint32Var(&f.config.Seed, "seed", 1, "seed of the random numbers")
@@ -133,33 +139,11 @@ func (f *folding) run(c *cobra.Command) error {
 	if err := f.settle(); err != nil {
 		return err
 	}
-	format := ""
-	if f.out != "" {
-		var err error
-		if format, err = fold.Format(f.out); err != nil {
-			return terminal.Usage(err)
-		}
-	}
-	if f.html != "" && f.html == f.out {
-		return terminal.Usagef("--html and --out are both %s: name two files", f.html)
-	}
-	s, err := protein.Open(f.config.Structure, f.config.Select)
+	runs, err := f.open()
 	if err != nil {
-		return terminal.Usage(err)
-	}
-	if err := host.Enough("fold", int64(f.config.Bytes(s.Len()))); err != nil {
 		return err
 	}
-	r, err := fold.NewOf(f.config, s)
-	if err != nil {
-		return terminal.Usage(err)
-	}
-	if f.out != "" {
-		if err := r.Writable(format); err != nil {
-			return terminal.Usage(err)
-		}
-	}
-	files, err := f.files(c, r, format)
+	files, err := f.files(c, runs)
 	if err != nil {
 		return err
 	}
@@ -171,7 +155,7 @@ func (f *folding) run(c *cobra.Command) error {
 		return checkpointError(err)
 	}
 	defer rt.Close()
-	rep, err := f.do(c, rt, r)
+	rep, err := f.do(c, rt, runs)
 	if rep == nil {
 		return err
 	}
@@ -179,97 +163,191 @@ func (f *folding) run(c *cobra.Command) error {
 		if err != nil {
 			break
 		}
-		if err = file.out.Replace(func(w io.Writer) error { return file.write(w, rep) }); err == nil {
-			rep.Files = append(rep.Files, file.name)
+		one := rep.Structures[file.run]
+		if err = file.out.Replace(func(w io.Writer) error { return file.write(w, one) }); err == nil {
+			one.Files = append(one.Files, file.name)
 		}
 	}
-	if perr := terminal.Print(c, f.asJSON, rep, func(b *bytes.Buffer) error { rep.text(b); return nil }); perr != nil {
+	var shown any = rep
+	if len(runs) == 1 {
+		shown = rep.Structures[0]
+	}
+	if perr := terminal.Print(c, f.asJSON, shown, func(b *bytes.Buffer) error { rep.text(b); return nil }); perr != nil {
 		return perr
 	}
 	return err
 }
 
+// open reads the structures.
+func (f *folding) open() ([]*fold.Run, error) {
+	var read []*protein.Structure
+	bytes := 0.0
+	for _, name := range f.named() {
+		if name == "" {
+			return nil, terminal.Usagef("--structure %s: name a structure or a file, several with commas", f.structures)
+		}
+		s, err := protein.Open(name, f.config.Select)
+		if err != nil {
+			return nil, terminal.Usage(err)
+		}
+		read, bytes = append(read, s), bytes+f.config.Bytes(s.Len())
+	}
+	if len(read) > 1 && f.config.Split != fold.SplitNever {
+		return nil, terminal.Usagef("--split-chain with %d structures: give one", len(read))
+	}
+	if err := host.Enough("fold", int64(bytes)); err != nil {
+		return nil, err
+	}
+	var runs []*fold.Run
+	for _, s := range read {
+		r, err := fold.NewOf(f.config, s)
+		if err != nil {
+			return nil, terminal.Usage(err)
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
 // foldFile is a file that is written of the result.
 type foldFile struct {
 	name  string
+	run   int
 	out   *terminal.Output
 	write func(w io.Writer, rep *foldReport) error
 }
 
-// files opens what the result is written to.
-func (f *folding) files(c *cobra.Command, r *fold.Run, format string) ([]foldFile, error) {
+// files opens what the results are written to.
+func (f *folding) files(c *cobra.Command, runs []*fold.Run) ([]foldFile, error) {
+	format := ""
+	if f.out != "" {
+		var err error
+		if format, err = fold.Format(f.out); err != nil {
+			return nil, terminal.Usage(err)
+		}
+	}
+	if f.html != "" && f.html == f.out {
+		return nil, terminal.Usagef("--html and --out are both %s: name two files", f.html)
+	}
+	if len(runs) > 1 && f.html == "-" {
+		return nil, terminal.Usagef("--html - with %d structures: name a file, or give one", len(runs))
+	}
 	var files []foldFile
-	for _, file := range []foldFile{
-		{name: f.out, write: func(w io.Writer, _ *foldReport) error { return r.Write(w, format) }},
-		{name: f.html, write: func(w io.Writer, rep *foldReport) error { return writeFoldPage(w, r, rep) }},
-	} {
-		if file.name == "" {
+	for k, r := range runs {
+		for _, file := range []foldFile{
+			{name: f.out, write: func(w io.Writer, _ *foldReport) error { return r.Write(w, format) }},
+			{name: f.html, write: func(w io.Writer, rep *foldReport) error { return writeFoldPage(w, r, rep) }},
+		} {
+			if file.name == "" {
+				continue
+			}
+			if file.run = k; len(runs) > 1 {
+				file.name = nameFor(file.name, r.Structure().Name)
+			}
+			files = append(files, file)
+		}
+		if f.out == "" {
 			continue
 		}
+		if err := r.Writable(format); err != nil {
+			return nil, terminal.Usage(err)
+		}
+	}
+	for k := range files {
+		if slices.ContainsFunc(files[:k], func(other foldFile) bool { return other.name == files[k].name }) {
+			return nil, terminal.Usagef("two files would be %s: give structures and files other names", files[k].name)
+		}
+	}
+	for k := range files {
 		var err error
-		if file.out, err = terminal.OpenOutput(c, file.name); err != nil {
-			for _, opened := range files {
+		if files[k].out, err = terminal.OpenOutput(c, files[k].name); err != nil {
+			for _, opened := range files[:k] {
 				opened.out.Close()
 			}
 			return nil, err
 		}
-		files = append(files, file)
 	}
 	return files, nil
 }
 
 // do folds and checks. Where a run was interrupted, the report says how far it came; it is nil
 // after another error.
-func (f *folding) do(c *cobra.Command, rt *weft.Runtime, r *fold.Run) (*foldReport, error) {
-	p := terminal.StartProgress(c.ErrOrStderr(), f.asJSON, "frame", r.Rounds())
+func (f *folding) do(c *cobra.Command, rt *weft.Runtime, runs []*fold.Run) (*foldReports, error) {
+	total, title := 0, runs[0].Name()
+	for _, r := range runs {
+		total += r.Rounds()
+	}
+	if len(runs) > 1 {
+		title = fmt.Sprintf("fold %d structures", len(runs))
+	}
+	p := terminal.StartProgress(c.ErrOrStderr(), f.asJSON, "frame", total)
 	defer p.Finish()
-	f.keeping.show(p, r.Name())
-	f.keeping.did.unit = "frame"
-	p.At("%s", r.Name())
-	var seen soFar
-	err := r.Do(c.Context(), rt, func(round int) {
-		for range seen.look(r, round+1) {
+	f.keeping.show(p, title)
+	f.keeping.did.unit, f.keeping.all = "frame", total
+	p.At("%s", title)
+	seen := make([]soFar, len(runs))
+	begin := time.Now()
+	err := fold.DoAll(c.Context(), rt, runs, func(k, round int) {
+		r := runs[k]
+		for range seen[k].look(r, round+1) {
 			p.Add()
 		}
-		now, best := r.Lowest(round), seen.best
-		p.At("step %d: Q %.2f RMSD %.1f best %.1f", now.Step, now.Q, now.RMSD, best.RMSD)
+		now, of := r.Lowest(round), ""
+		if len(runs) > 1 {
+			of = r.Structure().Name + ", "
+		}
+		p.At("%sstep %d: Q %.2f RMSD %.1f best %.1f", of, now.Step, now.Q, now.RMSD, seen[k].best.RMSD)
 	})
+	took := time.Since(begin)
 	if errors.Is(err, fold.ErrSplit) {
 		return nil, fmt.Errorf("%w; run it without --split-chain, or with --split-chain=always", err)
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return nil, checkpointError(err)
 	}
-	rep := newFoldReport(r, rt)
-	rep.Kept = f.keeping.report(rt)
+	reps := newFoldReports(runs, rt)
+	reps.Kept = f.keeping.report(rt)
 	if err != nil {
-		rep.interrupt(&seen)
-		return rep, err
+		for k, rep := range reps.Structures {
+			rep.interrupt(runs[k])
+		}
+		return reps.kept(), err
 	}
-	rep.Done = rep.Frames
+	if len(runs) > 1 && (reps.Kept == nil || !reps.Kept.Resumed) {
+		reps.timed(took, runs)
+	}
 	p.At("computing the heat capacity")
-	full := *rep
-	switch err := terminal.Abandonable(c.Context(), func() error { full.fill(r); return nil }); {
-	case errors.Is(err, context.Canceled):
-		rep.Interrupted = true
-		return rep, err
-	case err != nil:
-		return nil, err
+	for k, r := range runs {
+		rep := reps.Structures[k]
+		rep.Done = rep.Frames
+		full := *rep
+		switch err := terminal.Abandonable(c.Context(), func() error { full.fill(r, len(runs) == 1); return nil }); {
+		case errors.Is(err, context.Canceled):
+			return reps.interrupted(), err
+		case err != nil:
+			return nil, err
+		}
+		reps.Structures[k] = &full
 	}
-	rep = &full
+	return f.checked(c, p, reps.kept(), runs)
+}
+
+// checked checks the results and says so in their reports.
+func (f *folding) checked(c *cobra.Command, p *terminal.Progress, reps *foldReports, runs []*fold.Run) (*foldReports, error) {
 	if !f.check {
-		return rep, nil
+		return reps, nil
 	}
 	p.At("checking the result")
-	switch err := terminal.Abandonable(c.Context(), r.Check); {
-	case errors.Is(err, context.Canceled):
-		rep.Interrupted = true
-		return rep, err
-	case err != nil:
-		return nil, fmt.Errorf("the result is wrong: %w", err)
+	for k, r := range runs {
+		switch err := terminal.Abandonable(c.Context(), r.Check); {
+		case errors.Is(err, context.Canceled):
+			return reps.interrupted(), err
+		case err != nil:
+			return nil, fmt.Errorf("the result is wrong: %w", err)
+		}
+		reps.Structures[k].Checked, reps.Structures[k].Misses = true, r.Misses()
 	}
-	rep.Checked, rep.Misses = true, r.Misses()
-	return rep, nil
+	return reps, nil
 }
 
 // soFar has the best frame of the rounds that have been folded.
@@ -343,19 +421,20 @@ func newFoldReport(r *fold.Run, rt *weft.Runtime) *foldReport {
 }
 
 // interrupt says how far a folding came that was interrupted.
-func (rep *foldReport) interrupt(seen *soFar) {
-	rep.Interrupted, rep.Done = true, seen.rounds
-	if seen.rounds > 0 {
-		rep.Best = &seen.best
-	} else if rep.Kept != nil {
-		rep.Done = rep.Kept.From
+func (rep *foldReport) interrupt(r *fold.Run) {
+	rep.Interrupted, rep.Done = true, r.Done()
+	if rep.Done > 0 {
+		best := r.Best(rep.Done)
+		rep.Best = &best
 	}
 }
 
-// fill says what came of a folding.
-func (rep *foldReport) fill(r *fold.Run) {
+// fill says what came of a folding, with its rate where it had the devices alone.
+func (rep *foldReport) fill(r *fold.Run, alone bool) {
 	rounds := r.Rounds()
-	rep.Steps = r.Rate()
+	if alone {
+		rep.Steps = r.Rate()
+	}
 	best, lowest := r.Best(rounds), r.Lowest(rounds-1)
 	rep.Best, rep.GDTTS = &best, protein.GDTTS(r.Positions(lowest.Replica), r.Model().Native)
 	for k := range r.Replicas() {
@@ -401,11 +480,6 @@ func (rep *foldReport) text(b *bytes.Buffer) {
 			fmt.Fprintf(b, "Best so far: RMSD %.2f, Q %.2f, by replica %d at step %d.\n", rep.Best.RMSD, rep.Best.Q, rep.Best.Replica, rep.Best.Step)
 		}
 		rep.Verified.text(b)
-		if rep.Kept != nil {
-			rep.Kept.text(b, true)
-		} else {
-			fmt.Fprintln(b, "Nothing is kept; --checkpoint DIR keeps what has been computed.")
-		}
 		return
 	}
 	rows := [][]any{{"replica", "folded at", "best RMSD", "last RMSD", "Q", "Rg", "energy", "temperature"}}
@@ -449,9 +523,6 @@ func (rep *foldReport) text(b *bytes.Buffer) {
 	if rep.Steps > 0 {
 		fmt.Fprintf(b, "Rate: %s of all replicas.\n", terminal.SI(rep.Steps, "step/s"))
 	}
-	if rep.Kept != nil {
-		rep.Kept.text(b, false)
-	}
 	rep.Verified.text(b)
 	if len(rep.Files) > 0 {
 		fmt.Fprintf(b, "Written: %s.\n", strings.Join(rep.Files, ", "))
@@ -463,5 +534,4 @@ func (rep *foldReport) text(b *bytes.Buffer) {
 	case rep.Interrupted:
 		fmt.Fprintln(b, "Interrupted; the result was not checked, and no file was written.")
 	}
-	fmt.Fprintln(b, "The model is built from the native structure; it predicts none.")
 }

@@ -182,9 +182,81 @@ func TestFoldInterrupted(t *testing.T) {
 			}
 		}
 	}
-	rep := foldReport{Frames: 6, Kept: &keptReport{From: 4}} // resumed, and none since
-	if rep.interrupt(&soFar{}); rep.Done != 4 || rep.Best != nil {
-		t.Errorf("%+v", rep)
+}
+
+// Several structures fold at once, with the results that each has alone, in files of their own, and are
+// resumed together.
+func TestFoldSeveral(t *testing.T) {
+	dir := t.TempDir()
+	kept, traj, page := filepath.Join(dir, "kept"), filepath.Join(dir, "traj.dcd"), filepath.Join(dir, "page.html")
+	args := []string{"--temperature", "0.6-1.1", "--steps", "1000", "--frame", "100"}
+	var all foldReports
+	if err := json.Unmarshal([]byte(works(t, foldArgs(append(args, "--structure", "1CRN,BPTI", "--json", "--checkpoint", kept, "--out", traj, "--html", page)...)...)), &all); err != nil {
+		t.Fatal(err)
+	}
+	if len(all.Structures) != 2 || all.Steps <= 0 || all.Seconds <= 0 || all.Kept == nil || all.Kept.Done != 20 || all.Kept.Total != 20 {
+		t.Fatalf("%+v", all)
+	}
+	for k, name := range []string{"1CRN", "BPTI"} {
+		alone := filepath.Join(dir, "alone.dcd")
+		works(t, foldArgs(append(args, "--structure", name, "--out", alone)...)...)
+		one, err := os.ReadFile(alone)
+		among, other := os.ReadFile(filepath.Join(dir, "traj-"+name+".dcd"))
+		if err != nil || other != nil || !bytes.Equal(one, among) {
+			t.Errorf("%s: %d and %d bytes, %v, %v", name, len(one), len(among), err, other)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "page-"+name+".html")); err != nil {
+			t.Error(err)
+		}
+		if rep := all.Structures[k]; !rep.Checked || rep.Steps != 0 || rep.Kept != nil || len(rep.Replicas) != 10 || len(rep.Files) != 2 || !strings.HasPrefix(rep.Job, "fold "+name) {
+			t.Errorf("%+v", rep)
+		}
+	}
+	out := works(t, foldArgs(append(args, "--structure", "1CRN,BPTI", "--checkpoint", kept, "--resume")...)...)
+	for _, want := range []string{"fold 1CRN, 46 residues", "\n\nfold BPTI, 58 residues", "Nothing was left to compute", "it predicts none.\n"} {
+		if strings.Count(out, want) != 1 {
+			t.Errorf("not one %q in\n%s", want, out)
+		}
+	}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"another computation", []string{"--structure", "BPTI,1CRN", "--checkpoint", kept, "--resume"}},
+		{"structures is 1CRN,BPTI there", []string{"--structure", "1CRN", "--checkpoint", kept, "--resume"}},
+		{"--split-chain with 2 structures", []string{"--structure", "BPTI,1CRN", "--replicas", "1", "--temperature", "0.7", "--split-chain"}},
+		{"traj-1CRN.dcd", []string{"--structure", "1CRN,1CRN", "--out", traj}},
+		{"--html - with 2 structures", []string{"--structure", "1CRN,BPTI", "--html", "-"}},
+		{"--structure 1CRN,: name", []string{"--structure", "1CRN,"}},
+	} {
+		if code, _, err := runWeft(foldArgs(append(args, c.args...)...)...); code != exitUsage || !strings.Contains(err, c.want) {
+			t.Errorf("%v: status %d, %s", c.args, code, err)
+		}
+	}
+}
+
+// Several structures that are interrupted tell how far each came, and go on from there.
+func TestFoldSeveralInterrupted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "kept")
+	args := foldArgs("--structure", "1CRN,1UBI", "--steps", "2000000", "--frame", "1000", "--replicas", "8", "--checkpoint", dir, "--every", "1ms", "--resume-if-any")
+	for delay := 50 * time.Millisecond; ; delay *= 2 { // until it is long enough for frames of both
+		ctx, stop := context.WithCancel(t.Context())
+		var stdout, stderr bytes.Buffer
+		timer := time.AfterFunc(delay, stop)
+		code := run(ctx, args, &stdout, &stderr)
+		timer.Stop()
+		stop()
+		if code != exitInterrupted || stderr.String() != "weft: interrupted\n" {
+			t.Fatalf("status %d, %q", code, stderr.String())
+		}
+		out := stdout.String()
+		if strings.Count(out, "Best so far: RMSD ") < 2 {
+			continue
+		}
+		if strings.Count(out, " of 2000 frames.\n") != 2 || strings.Count(out, " of 4000 frames; the same command with --resume goes on from there.") != 1 {
+			t.Errorf("%s", out)
+		}
+		return
 	}
 }
 
