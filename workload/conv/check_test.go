@@ -63,7 +63,11 @@ func TestJobCheckFinds(t *testing.T) {
 			t.Errorf("an error may be %g, of elements about %.1f", above, typical)
 		}
 		r := rand.New(rand.NewPCG(9, 9))
-		for i := range 200 {
+		faults := 200
+		if testing.Short() {
+			faults = 20
+		}
+		for i := range faults {
 			at := r.IntN(len(y))
 			switch i % 4 {
 			case 0:

@@ -75,7 +75,11 @@ func TestCheckFindsOne(t *testing.T) {
 		t.Errorf("an error may be %g, of elements about %.1f", above, typical)
 	}
 	r := rand.New(rand.NewPCG(9, 9))
-	for seed := range uint64(300) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 30
+	}
+	for seed := range seeds {
 		i, off := r.IntN(m*n), float32(above*(1+r.Float64()))
 		was := c[i]
 		switch c[i] += off; seed % 10 {
