@@ -56,7 +56,7 @@ var isolated = map[string]weft.Func{
 		weft.View[int64](c.Args[1])[0] = int64(os.Getpid())
 	},
 	"isolated.nap": func(c *weft.Call, _, _ int) {
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // in a worker, which nothing of the test reaches
 		copy(c.Args[1], c.Args[0])
 	},
 }

@@ -403,7 +403,7 @@ func TestRunOptions(t *testing.T) {
 		"square": func(c *weft.Call, _, _ int) {
 			for n, m := now.Add(1), most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // another would begin meanwhile, were it let
 			now.Add(-1)
 			if fails.Add(-1) >= 0 {
 				c.Fail(errors.New("a bad day"))

@@ -234,7 +234,7 @@ func TestStateKilled(t *testing.T) {
 		after := time.Duration(rnd.IntN(60)) * time.Millisecond
 		go func() {
 			defer close(killed)
-			time.Sleep(after)
+			time.Sleep(after) // wherever that finds the server
 			_ = c.Process.Signal(how)
 		}()
 		for i := 0; ; i++ {
