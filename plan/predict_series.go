@@ -53,9 +53,15 @@ func (s *series) complete() {
 // at a size.
 type shape func(s *series, x float64, terms [4]float64) float64
 
-// shapes are those that compete for each series, the simplest first. Which one is used
-// is decided by how well each predicts points that are left out.
-var shapes = []shape{sums, chords, corrected, bends, blends}
+// shapes are those that compete for each series, and first their middle. Which of the others is best for a
+// series can rarely be told from its few points: one that is chosen because it predicts points that are left out
+// somewhat better is off more often than the middle.
+var shapes = []shape{middles, sums, chords, corrected, bends}
+
+// middles is the middle of the other shapes.
+func middles(s *series, x float64, terms [4]float64) float64 {
+	return middle([]float64{sums(s, x, terms), chords(s, x, terms), corrected(s, x, terms), bends(s, x, terms)})
+}
 
 // sums is the sum of what each term costs: seconds = a + b·operations + c·bytes +
 // d·launches, none of them negative, with the least sum of squares of relative errors.
@@ -104,12 +110,6 @@ func bends(s *series, x float64, _ [4]float64) float64 {
 		return my + x - mx // one size only: twice the work takes twice the time
 	}
 	return my + min(max(xy/xx, 0), mostSlope)*(x-mx)
-}
-
-// blends is half way between corrected and bends: where points are noisy each follows some
-// of the noise, and not the same.
-func blends(s *series, x float64, terms [4]float64) float64 {
-	return (corrected(s, x, terms) + bends(s, x, terms)) / 2
 }
 
 // mostSlope is how fast time grows with the work at most, as a power of it.
@@ -284,9 +284,12 @@ type curve struct {
 // leastPoints is how many sizes a curve needs: with fewer nothing can be left out.
 const leastPoints = 3
 
-// fit chooses the shape of a series with leastPoints points at least: the one with the
-// smallest mean of errors at points left out. Errors beyond 30 % count as that, so that
-// one cliff does not decide alone.
+// muchBetter is the part of the error of the middle that a shape must not exceed to be used in its place: times
+// that follow its law exactly are predicted exactly.
+const muchBetter = 0.5
+
+// fit chooses the shape of a series with leastPoints points at least: their middle, unless one has a much smaller
+// mean of errors at points left out. Errors beyond 30 % count as that, so that one cliff does not decide alone.
 func (s *series) fit() *curve {
 	s.complete()
 	var best *curve
@@ -296,8 +299,11 @@ func (s *series) fit() *curve {
 		for _, e := range off {
 			mean += min(math.Abs(e), 0.3) / float64(len(off))
 		}
-		if mean < 0.98*least { // a simpler shape stays unless another is really better
-			least, best = mean, &curve{s: s, shape: shapes[k], off: off}
+		if mean < least {
+			best = &curve{s: s, shape: shapes[k], off: off}
+			if least = mean; k == 0 {
+				least = muchBetter * mean
+			}
 		}
 	}
 	best.score()
@@ -339,17 +345,17 @@ type score struct {
 	end   bool // the point was the first or last of its series
 }
 
-// score fills in what was seen. Errors are a little larger than at points left out: the
-// shape was chosen by these same errors, among the more by chance the fewer there are.
+// score fills in what was seen. Errors are a little larger than at points left out, the more the fewer there are:
+// what is expected of one is the mean of few others.
 func (c *curve) score() {
-	chosen := 1 + 2/float64(len(c.off))
+	few := 1 + 1/float64(len(c.off))
 	for i, e := range c.off {
 		end := i == 0 || i == len(c.off)-1
 		scale := c.scale(c.s.x[i], i)
 		if end { // as it is seen from the others
 			scale += 0.05 * math.Abs(c.s.x[i]-c.s.x[max(min(i, len(c.off)-2), 1)])
 		}
-		c.seen = append(c.seen, score{chosen * math.Abs(e) / scale, end})
+		c.seen = append(c.seen, score{few * math.Abs(e) / scale, end})
 	}
 }
 

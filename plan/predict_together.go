@@ -22,6 +22,9 @@ type Work struct {
 	// need nothing of one another.
 	Grain    int64
 	Streamed bool
+	// Placed returns the work in the form for a machine, where that depends on its devices; nil
+	// where it does not.
+	Placed func(on *machine.Machine) (Work, error)
 }
 
 // Simulate cuts work for a machine and returns how long its graph takes there in virtual
@@ -43,7 +46,19 @@ func GraphFor(w Work, on *machine.Machine) (*graph.Graph, error) {
 	return p.Graph, nil
 }
 
+// For returns the work in the form for a machine.
+func (w Work) For(on *machine.Machine) (Work, error) {
+	if w.Placed == nil {
+		return w, nil
+	}
+	return w.Placed(on)
+}
+
 func cutFor(w Work, on *machine.Machine) (*cut.Plan, error) {
+	w, err := w.For(on)
+	if err != nil {
+		return nil, fmt.Errorf("plan: simulate on %s: %w", on.Name, err)
+	}
 	v := cut.Knowledge{
 		Machine: on, Cost: machine.NewHistory(machine.NewRoofline(on), on), Devices: make([]engine.DeviceStatus, len(on.Devices)),
 	}
@@ -56,16 +71,36 @@ func cutFor(w Work, on *machine.Machine) (*cut.Plan, error) {
 	return p, nil
 }
 
+// mostSimulated is the most tasks of a job for one device that is simulated on several: a plan looks at dozens of
+// machines. More are steps that follow one another, which gain nothing from devices that exchange data after each.
+const mostSimulated = 500
+
+// stepsOf returns the number of tasks of work that is not divided, 0 if it cannot be built.
+func stepsOf(w Work, on *machine.Machine) int {
+	w, err := w.For(on)
+	if err != nil {
+		return 0
+	}
+	g, err := w.Graph([]sched.Range{{Hi: w.Items.Extent}})
+	if err != nil {
+		return 0
+	}
+	return g.NumTasks()
+}
+
 // together returns what part of the time on one device a job takes on all: by simulation
-// where its work is known, and else as if it could be divided without loss.
+// where its work is known and has few tasks, and else as if it could be divided without loss.
 func (m *Model) together(n *Need, on, one *machine.Machine) (ratio float64, how string) {
 	w, ok := m.works[n.Name]
 	if ok {
+		if steps := stepsOf(w, one); steps > mostSimulated {
+			return 1, fmt.Sprintf("%d tasks are too many to simulate: taken to run on one device", steps)
+		}
 		all, err := Simulate(w, on)
 		if err == nil {
 			var alone *sched.Prediction
 			if alone, err = Simulate(w, one); err == nil && all.Median > 0 && alone.Median > 0 {
-				ratio = all.Median.Seconds() / alone.Median.Seconds()
+				ratio = min(all.Median.Seconds()/alone.Median.Seconds(), 1) // or it would run on one
 				return ratio, fmt.Sprintf("simulated on %d devices: %.3g times as fast as one", len(on.Devices), 1/ratio)
 			}
 		}

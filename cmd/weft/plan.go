@@ -87,7 +87,7 @@ func newPlanOf(w catalog.Entry) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		job, err := order.Job(c.Context())
+		job, runs, err := order.Outline(c.Context())
 		if err != nil {
 			return err
 		}
@@ -102,8 +102,11 @@ func newPlanOf(w catalog.Entry) *cobra.Command {
 			name: w.Name, title: job.Name(), work: bench.WorkOf(job), runs: 1, parts: p.runs,
 			try: func(ctx context.Context, rt *weft.Runtime) ([]plan.Point, error) {
 				return bench.Try(ctx, rt, w.Name, func(ctx context.Context, part float64) (workload.Job, error) {
-					if part >= 1 {
+					switch {
+					case part >= 1 && runs:
 						return job, nil
+					case part >= 1:
+						return order.Job(ctx)
 					}
 					return w.Part(ctx, c.Flags(), part)
 				})
@@ -204,7 +207,11 @@ type toPlan struct {
 func (t *toPlan) need(on *machine.Machine) (plan.Need, error) {
 	g, err := plan.GraphFor(t.work, on)
 	if err != nil { // no device there has code for it; the plan says so
-		if g, err = t.work.Graph([]sched.Range{{Lo: 0, Hi: t.work.Items.Extent}}); err != nil {
+		work, err := t.work.For(on)
+		if err != nil {
+			return plan.Need{}, err
+		}
+		if g, err = work.Graph([]sched.Range{{Lo: 0, Hi: work.Items.Extent}}); err != nil {
 			return plan.Need{}, err
 		}
 	}

@@ -207,6 +207,38 @@ func TestDealt(t *testing.T) {
 	}
 }
 
+// A point that is stable with margin is visited in one pass of three, and one that is not gets as many more jobs as
+// its spread asks for. Jobs of an earlier recording count.
+func TestSettled(t *testing.T) {
+	at := func(spread float64, repeats int) *visit {
+		s := []float64{0.01, 0.01, 0.01, 0.01, 0.01 * (1 + spread*math.Sqrt(5))} // of which spread is the spread, nearly
+		return &visit{of: &ladder{name: "gemm"}, each: 2, passes: leastPasses, point: plan.Point{Seconds: s, Repeats: repeats}}
+	}
+	quiet, loud := at(0.01, 12), at(0.2, 12)
+	if !quiet.settled() || loud.settled() || at(0.04, 12).settled() || at(0.01, 2).settled() {
+		t.Errorf("%v %v", quiet.point.Spread(), loud.point.Spread())
+	}
+	if quiet.jobs() != 2 || loud.jobs() != 2*mostMore {
+		t.Errorf("%d and %d jobs", quiet.jobs(), loud.jobs())
+	}
+	if loud.passes = leastPasses - 1; loud.jobs() != 2 {
+		t.Errorf("%d jobs before all have their runs", loud.jobs())
+	}
+	rec := &recorder{visits: []*visit{quiet, loud}}
+	n := 0
+	for pass := range 9 {
+		n += len(rec.due(pass))
+	}
+	if n != 9+3 {
+		t.Errorf("%d visits in 9 passes", n)
+	}
+	v := &visit{each: 1, before: &plan.Point{Seconds: []float64{2, 2, 2, 2, 2}, Repeats: 3}}
+	v.add([]float64{6, 6, 6, 6, 6})
+	if !slices.Equal(v.point.Seconds, []float64{3, 3, 3, 3, 3}) || v.point.Repeats != 4 {
+		t.Errorf("%+v", v.point)
+	}
+}
+
 // Where there is no time for all passes over all sizes, the largest of the workload that takes most time are
 // left out, and five sizes of each stay; if that is still too much, whole workloads are. Without a limit
 // nothing is left out.

@@ -20,6 +20,18 @@ const (
 
 // WorkOf returns the work of a job, in the form that plans take.
 func WorkOf(j workload.Job) plan.Work {
+	w := workOf(j)
+	if p, ok := j.(workload.Placed); ok {
+		w.Placed = func(on *machine.Machine) (plan.Work, error) {
+			err := p.Place(on)
+			return workOf(j), err
+		}
+	}
+	return w
+}
+
+// workOf is the work of a job as it was placed last.
+func workOf(j workload.Job) plan.Work {
 	w := plan.Work{Items: j.Items(), Whole: j.Whole(), Graph: j.Graph}
 	if g, ok := j.(workload.Grained); ok {
 		w.Grain = g.Grain()
@@ -30,14 +42,17 @@ func WorkOf(j workload.Job) plan.Work {
 
 // Try runs jobs like the planned one, beginning with a small part of its work, until one takes tryEnds
 // or all of the work was run. It returns the times of the largest trials, or none if there was no
-// time for any: trials stop after tryMost. part makes a job with about that part of the work; parts
-// that cannot be made, or are no larger than the one before, are skipped.
+// time for any: trials stop after tryMost, and before one that would take longer by the time of the last. part
+// makes a job with about that part of the work; parts that cannot be made, or are no larger than the one before,
+// are skipped.
 func Try(ctx context.Context, rt *weft.Runtime, name string, part func(ctx context.Context, part float64) (workload.Job, error)) ([]plan.Point, error) {
 	within, cancel := context.WithTimeout(ctx, tryMost)
 	defer cancel()
 	var out []plan.Point
 	was := ""
+	until, _ := within.Deadline()
 	for p := 1. / (1 << 14); within.Err() == nil; p = min(p*tryTimes, 1) {
+		began := time.Now()
 		job, err := part(within, p)
 		if err == nil && job.Name() != was {
 			was = job.Name()
@@ -48,7 +63,8 @@ func Try(ctx context.Context, rt *weft.Runtime, name string, part func(ctx conte
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if n := len(out); p == 1 || n > 0 && out[n-1].Median() > tryEnds.Seconds() {
+		next := time.Duration(tryTimes * float64(time.Since(began)))
+		if n := len(out); p == 1 || n > 0 && (out[n-1].Median() > tryEnds.Seconds() || time.Now().Add(next).After(until)) {
 			break
 		}
 	}

@@ -35,6 +35,8 @@ type Order struct {
 	bytes func() float64 // host memory that the job will take; a float64, which no size overflows
 	valid func() error   // what is wrong with the configuration, files aside
 	make  func() (workload.Job, error)
+	// outline makes the job without what only runs need; nil where that takes no time.
+	outline func() (workload.Job, error)
 }
 
 // config is the interface of all configurations of workloads.
@@ -74,7 +76,20 @@ func (w Entry) Flags(f *pflag.FlagSet) Order {
 
 // Job makes the job, or returns an error if it needs more memory than is available. A
 // configuration that the workload refuses is a mistake of the user.
-func (o Order) Job(ctx context.Context) (workload.Job, error) {
+func (o Order) Job(ctx context.Context) (workload.Job, error) { return o.job(ctx, o.make) }
+
+// Outline makes the job as far as a plan needs it: its graph is that of the job, and it may be one that cannot run. runs reports
+// whether it can.
+func (o Order) Outline(ctx context.Context) (j workload.Job, runs bool, err error) {
+	if o.outline == nil {
+		j, err = o.Job(ctx)
+		return j, true, err
+	}
+	j, err = o.job(ctx, o.outline)
+	return j, false, err
+}
+
+func (o Order) job(ctx context.Context, make func() (workload.Job, error)) (workload.Job, error) {
 	if o.valid() == nil { // or make says in the workload's words what is wrong, and takes no memory
 		if err := host.Enough(o.name, int64(min(o.bytes(), math.MaxInt64/2))); err != nil {
 			return nil, err
@@ -82,7 +97,7 @@ func (o Order) Job(ctx context.Context) (workload.Job, error) {
 	}
 	var made workload.Job
 	err := terminal.Abandonable(ctx, func() (err error) {
-		made, err = o.make()
+		made, err = make()
 		if err == nil || errors.Is(err, host.ErrMemory) {
 			return err
 		}

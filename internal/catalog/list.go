@@ -245,7 +245,9 @@ var list = []Entry{
 		f.IntVar(&c.Constraints, "constraints", 1<<14, "constraints, about; keys for them are made first")
 		f.BoolVar(&c.VerifyEach, "verify-each", false, "have gnark verify every proof, not the last one only")
 		f.Uint64Var(&c.Seed, "seed", 1, "what the witness is drawn from")
-		return order(&c, zk.New)
+		o := order(&c, zk.New)
+		o.outline = func() (workload.Job, error) { return zk.Outline(c) }
+		return o
 	}, Growth{[]string{"constraints"}, 1, 1 << 20}},
 	{"autodiff", "take derivatives of expressions at many points", autodiff.Funcs, func(f *pflag.FlagSet) Order {
 		c := autodiff.Config{}

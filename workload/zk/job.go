@@ -9,9 +9,12 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/consensys/gnark-crypto/ecc"
 	"github.com/consensys/gnark-crypto/ecc/bn254"
 	groth16 "github.com/consensys/gnark/backend/groth16/bn254"
 	"github.com/consensys/gnark/backend/witness"
+	"github.com/consensys/gnark/constraint"
+	cs "github.com/consensys/gnark/constraint/bn254"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload"
@@ -83,6 +86,36 @@ func New(c Config) (*Job, error) {
 	return j, nil
 }
 
+// Outline is the proof of a circuit as a job that has the graph of New's and cannot be run: no keys are made, which
+// takes far longer than a proof.
+func Outline(c Config) (workload.Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	compiled, _, err := Shipped(c.Circuit, c.Constraints, c.Seed)
+	if err != nil {
+		return nil, err
+	}
+	r1cs := compiled.(*cs.R1CS)
+	a, b := used(r1cs)
+	n := r1cs.GetNbConstraints()
+	size := ecc.NextPowerOfTwo(uint64(n))
+	private := wiresOf(r1cs) - count(notPrivate(r1cs, r1cs.CommitmentInfo.(constraint.Groth16Commitments)))
+	s := newShape(n, bits.TrailingZeros64(size), [numSums]int{
+		sumA: count(a), sumB1: count(b), sumB2: count(b), sumK: private, sumZ: int(size) - 1,
+	})
+	return outlined{&proving{shape: s}, c.Circuit}, nil
+}
+
+// outlined is a proof that cannot be run.
+type outlined struct {
+	*proving
+	circuit string
+}
+
+// Name is that of the job.
+func (o outlined) Name() string { return nameOf(o.circuit, o.constraints) }
+
 // NewJob is the proof of a witness with keys that are there, as a job.
 func NewJob(keys *Keys, w witness.Witness) (*Job, error) {
 	if _, err := checkWitness(keys.Circuit, w); err != nil {
@@ -108,7 +141,11 @@ func (j *Job) Name() string {
 	if j.c.Circuit == "" {
 		return j.proving.Name()
 	}
-	return fmt.Sprintf("zk proof of circuit %s, %d constraints", j.c.Circuit, j.constraints)
+	return nameOf(j.c.Circuit, j.constraints)
+}
+
+func nameOf(circuit string, constraints int) string {
+	return fmt.Sprintf("zk proof of circuit %s, %d constraints", circuit, constraints)
 }
 
 // Begin puts the proving key on devices, the first time, and solves the circuit.

@@ -90,3 +90,22 @@ func TestManyLeaves(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An outline has the name and the sums of the proof, of which no keys were made.
+func TestOutline(t *testing.T) {
+	for _, name := range Circuits() {
+		c := Config{Circuit: name, Constraints: 130}
+		o, err := Outline(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := workloadtest.New[*Job](t)(New(c))
+		got := o.(outlined)
+		if got.Name() != j.Name() || got.log != j.log || got.sums != j.sums || got.constraints != j.constraints {
+			t.Errorf("%s: %+v, want %+v", name, got.shape, j.shape)
+		}
+	}
+	if _, err := Outline(Config{Circuit: "md5", Constraints: 100}); !errors.Is(err, ErrConfig) {
+		t.Error(err)
+	}
+}
