@@ -55,13 +55,14 @@ func TestRecordings(t *testing.T) {
 	}
 	s := plan.Summarise(sizes)
 	t.Logf("%d stable points, %+v", stable, s)
-	if stable < 350 || s.Predictions < 300 || s.Covered < 0.85 || s.Covered > 0.95 || s.HalfWidth > 0.25 || s.Within < 0.83 {
+	if stable < 490 || s.Predictions < 450 || s.Covered < 0.85 || s.Covered > 0.95 || s.HalfWidth > 0.25 || s.Within < 0.88 {
 		t.Errorf("%d stable points, %+v", stable, s)
 	}
 }
 
 // The interval for a machine and a workload without measurements contains at least nine of ten of the
-// recorded runs.
+// recorded runs. Points that are not stable count too: a few percent do not matter here, and without them jobs with
+// large copies would be missing.
 func TestNothingMeasured(t *testing.T) {
 	files, err := filepath.Glob("../../bench/predict/*.json")
 	if err != nil || len(files) < 3 {
@@ -76,9 +77,6 @@ func TestNothingMeasured(t *testing.T) {
 		held, above, points := 0, 0, 0
 		for k := range r.Points {
 			p := &r.Points[k]
-			if !p.Stable() {
-				continue
-			}
 			e := nothing.OnMachine(p.Need(), r.Machine)
 			points++
 			if e.Low <= p.Median() && p.Median() <= e.High {
