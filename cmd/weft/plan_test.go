@@ -45,6 +45,20 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// Jobs whose graph depends on the devices are planned, a proof without keys, and one of very many tasks without
+// simulating these on every machine.
+func TestPlanPlaced(t *testing.T) {
+	for _, args := range [][]string{
+		{"fisher", "--points", "1000"}, {"tropical-net", "--batch", "64"}, {"zk", "--constraints", "400"}, {"elastic", "--explain"},
+	} {
+		var out, errs bytes.Buffer
+		args = append(append([]string{"plan"}, args...), "--here", "rtx4060", "--date", "2026-11-18")
+		if status := run(t.Context(), args, &out, &errs); status != exitOK || !strings.Contains(out.String(), "cheapest: ") {
+			t.Errorf("%s: status %d: %s%s", args, status, out.String(), errs.String())
+		}
+	}
+}
+
 func TestPlanRefuses(t *testing.T) {
 	dir := t.TempDir()
 	broken := filepath.Join(dir, "broken.csv")
