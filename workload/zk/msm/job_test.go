@@ -99,6 +99,58 @@ func TestSpecial(t *testing.T) {
 	}
 }
 
+// Of all sizes around powers of two, sums with scalars 0, 1 and r−1, equal points, points at infinity and points with
+// their opposites among them are those of gnark-crypto, on two devices and on three.
+func TestEdges(t *testing.T) {
+	most := 10
+	if testing.Short() {
+		most = 8
+	}
+	var one, minus fr.Element
+	one.SetOne()
+	minus.Neg(&one)
+	points, _ := msm.Draw[bn254.G1Affine](9, 1<<most+1)
+	scalars := msm.DrawScalars(9, len(points))
+	for i := range points {
+		switch i % 11 {
+		case 1:
+			points[i].Neg(&points[i-1])
+		case 2:
+			points[i] = points[i-1]
+		case 3:
+			points[i] = bn254.G1Affine{}
+		case 4:
+			scalars[i] = fr.Element{}
+		case 5:
+			scalars[i] = one
+		case 6:
+			scalars[i] = minus
+		case 7:
+			points[i], scalars[i] = points[i-1], minus
+		case 8:
+			points[i].Neg(&points[i-1])
+			scalars[i] = scalars[i-1]
+		}
+	}
+	var all []int
+	for k := 1; k <= most; k++ {
+		all = append(all, 1<<k-1, 1<<k, 1<<k+1)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	for devices := 2; devices <= 3; devices++ {
+		rt := workloadtest.Open(t, devices, msm.Funcs())
+		for _, n := range all {
+			for _, from := range []int{0, 1, 2, 3, 4, 5} { // few points are of each kind once
+				if from > 0 && n > 9 {
+					break
+				}
+				same(t, rt, msm.G1, fmt.Sprintf("%d points from %d on, on %d devices", n, from, devices), points[from:][:min(n, len(points)-from)], scalars[from:][:min(n, len(points)-from)])
+			}
+		}
+	}
+}
+
 func special[P msm.Point](t *testing.T, rt *weft.Runtime, of call[P], negative func(P) P) {
 	t.Helper()
 	const n = 600

@@ -101,6 +101,41 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// Values that are all 0, all 1, all −1, or 0 but for one, are transformed as gnark-crypto does, by all transforms
+// on one, two and three devices.
+func TestEdges(t *testing.T) {
+	var one, minus fr.Element
+	one.SetOne()
+	minus.Neg(&one)
+	for devices := 1; devices <= 3; devices++ {
+		rt := workloadtest.Open(t, devices, ntt.Funcs())
+		for _, log := range []int{0, 1, 2, 3, 7, 10} {
+			n := 1 << log
+			last := make([]fr.Element, n)
+			last[n-1] = minus
+			for what, x := range map[string][]fr.Element{"0": make([]fr.Element, n), "1": slices.Repeat([]fr.Element{one}, n), "-1": slices.Repeat([]fr.Element{minus}, n), "0 and -1": last} {
+				for _, tr := range transforms {
+					want := slices.Clone(x)
+					d := fft.NewDomain(uint64(n))
+					var on []fft.Option
+					if tr.Coset {
+						on = append(on, fft.OnCoset())
+					}
+					if tr.Inverse {
+						d.FFTInverse(want, fft.DIF, on...)
+					} else {
+						d.FFT(want, fft.DIF, on...)
+					}
+					fft.BitReverse(want)
+					if got, err := ntt.Of(t.Context(), rt, x, tr); err != nil || !slices.Equal(got, want) {
+						t.Errorf("%v of 2^%d values %s on %d devices is another: %v", tr, log, what, devices, err)
+					}
+				}
+			}
+		}
+	}
+}
+
 // The bytes are the same for every number of devices.
 func TestJobOnDevices(t *testing.T) {
 	for _, tr := range transforms {
