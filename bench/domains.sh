@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # The domains on an NVIDIA GPU, where there is no Go. It needs Python with PyTorch, and carries
-# a binary, bench/table.sh, bench/rates.py and itself:
+# binaries, bench/table.sh, bench/rates.py and itself:
 #
 #   CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/weft ./cmd/weft
+#   for p in clifford relativity; do
+#     CGO_ENABLED=0 go test -c -tags gpu -ldflags '-s -w' -o bin/$p.test ./workload/$p
+#   done
 #   bench/domains.sh
 #
 # First it is right: five packages agree with their references on the GPU, on parts of it, and
@@ -11,9 +14,11 @@
 # a localisation beside all cores, and steps of PageRank beside cuSPARSE's product through PyTorch with
 # a graph of the same kind and size. bench/rates.py measures what weft does not, in the same run.
 #
-# Figures for resident data are of busy_seconds: the time of tasks by the host's clock, from when what
+# Figures for resident data are of busy time: the time of tasks by the host's clock, from when what
 # they wait for was seen to be complete until they were. That includes launches, some microseconds a
-# task, and no copies from or to the host. Each is the median of three processes, of the last run of each.
+# task, and no copies from or to the host. Products and boosts are one task each, by the benchmarks of
+# their packages; weft run copies them by parts, with a task for each part. Others are the median of
+# three processes, of the last run of each.
 # Everything has a limit of its own; the table comes last, and is in $OUT/domains.txt too
 # ($OUT is ./out unless it is set). DEVICE=cpu and SMALL=1 try the script where there is no GPU.
 set -uo pipefail
@@ -91,8 +96,18 @@ share() {
 	note "$1, TB/s" "$(of 'b / s / 1e12' "b=$2" "s=$3")"
 	row "  % of the bandwidth" "≥ 80" "$(of '100 * b / s / w' "b=$2" "s=$3" "w=$bandwidth")" ">= 80"
 }
-share "$count products of Cl(3,0)" $((96 * count)) "$(busy clifford --count $count)"
-share "$count boosts" $((128 * count)) "$(busy relativity --problem boosts --count $count)"
+if [[ $device == cuda* ]]; then
+	# resident prints the seconds of 2^24 elements of some bytes each: package, benchmark, bytes.
+	resident() {
+		timeout 60 "bin/$1.test" -test.run '^$' -test.bench "^BenchmarkCUDA\$/^$2\$" -test.benchtime 1x 2>&1 |
+			awk -v b="$3" '/TB\/s/ { printf "%.6g", b * 2^24 / $(NF - 1) / 1e12 }'
+	}
+	share "2^24 products of Cl(3,0), resident" $((96 << 24)) "$(resident clifford 'Cl.3,0.' 96)"
+	share "2^24 boosts, resident" $((128 << 24)) "$(resident relativity boosts 128)"
+else
+	share "$count products of Cl(3,0)" $((96 * count)) "$(busy clifford --count $count)"
+	share "$count boosts" $((128 * count)) "$(busy relativity --problem boosts --count $count)"
+fi
 
 s=$(busy relativity --problem bodies --count $bodies --steps $bodysteps)
 rate=$(of '20 * n * n * steps / s / 1e12' n=$bodies steps=$bodysteps "s=$s")
@@ -111,10 +126,10 @@ row "  times the cores" "≥ 10" "$(of 'h / t' "h=$here" "t=$there")" ">= 10"
 s=$(busy network --nodes $((1 << scale)))
 step=$(of 's / 64 * 1e6' "s=$s")
 note "PageRank of R-MAT of scale $scale in float64, µs a step" "$step"
-for kind in "float32 int32" "float32 int64" "float64 int32"; do
+for kind in "float32 int32" "float64 int32" "float32 int32 in order" "float64 int32 in order"; do
 	us=$(get "$scratch/rates" "d['csr']['$kind'] * 1e6")
 	note "  cuSPARSE's product, values and indices $kind, µs" "$us"
-	if [[ $kind == "float32 int32" ]]; then
+	if [[ $kind != *order ]]; then
 		row "  times as fast" "≥ 1" "$(of 'u / s' "u=$us" "s=$step")" ">= 1"
 	else
 		note "  times as fast" "$(of 'u / s' "u=$us" "s=$step")"

@@ -6,7 +6,8 @@
 They are: operations a second in float32, by chains of fused multiply-adds (fma) and by
 cuBLAS's product of matrices without TF32 (gemm), and the seconds of a product of the
 adjacency matrix of an R-MAT graph of 2^SCALE nodes with a vector, by cuSPARSE through
-PyTorch's CSR tensors, for each type of values and indices. Needs PyTorch and an NVIDIA GPU; with
+PyTorch's CSR tensors, for each type of values, with nodes as they are drawn and in the order of
+their rows' lengths, as weft has them. Needs PyTorch and an NVIDIA GPU; with
 SMALL=1 it does without the GPU, on few elements.
 """
 import ctypes
@@ -109,29 +110,36 @@ def rmat(scale, each=16):
         source = 2 * source + (drawn >= 0.76)
         target = 2 * target + (((drawn >= 0.57) & (drawn < 0.76)) | (drawn >= 0.95))
     keys = torch.unique(target * nodes + source)
-    rows, columns = keys >> scale, keys & (nodes - 1)
+    return nodes, keys >> scale, keys & (nodes - 1)
+
+
+def compressed(nodes, rows, columns):
+    """The starts of rows and the columns of a matrix."""
+    keys = torch.sort(rows * nodes + columns).values
     starts = torch.zeros(nodes + 1, dtype=torch.int64, device=device)
     starts[1:] = torch.cumsum(torch.bincount(rows, minlength=nodes), 0)
-    return nodes, starts, columns
+    return starts.int(), (keys % nodes).int()
 
 
 def products(scale):
     """Seconds of products with the adjacency matrix, and its edges."""
-    nodes, starts, columns = rmat(scale)
+    nodes, rows, columns = rmat(scale)
+    order = torch.sort(torch.bincount(rows, minlength=nodes), descending=True, stable=True).indices
+    place = torch.empty_like(order)
+    place[order] = torch.arange(nodes, device=device)
     out = {"edges": len(columns)}
     many = 16  # products between two looks at the clock
-    for index in (torch.int32, torch.int64):
+    for name, matrix in {"": compressed(nodes, rows, columns), " in order": compressed(nodes, place[rows], place[columns])}.items():
         for value in (torch.float32, torch.float64):
             ones = torch.ones(len(columns), dtype=value, device=device)
-            matrix = torch.sparse_csr_tensor(starts.to(index), columns.to(index), ones, (nodes, nodes))
+            csr = torch.sparse_csr_tensor(*matrix, ones, (nodes, nodes))
             x = torch.rand(nodes, dtype=value, device=device)
 
             def run():
                 for _ in range(many):
-                    torch.mv(matrix, x)
+                    torch.mv(csr, x)
 
-            name = f"{value} {index}".replace("torch.", "")
-            out[name] = median(run) / many
+            out[f"{value} int32{name}".replace("torch.", "")] = median(run) / many
     return out
 
 
