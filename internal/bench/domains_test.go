@@ -96,12 +96,12 @@ func TestDomainRivals(t *testing.T) {
 	}
 }
 
-// What the benchmark measures on devices together is kept in the cache, and the rule that divides work
-// between the same devices goes by it from their first run on.
+// What the benchmark measures is kept in the cache, and predictions for the same devices, by which work is
+// placed, go by it from their first run on.
 func TestDomainsKept(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *weft.Runtime {
-		rt, err := openAll(t.Context(), weft.Options{Devices: "cpu/2", NoCalibrate: true, CacheDir: dir}, nil)
+		rt, err := openAll(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: dir}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestDomainsKept(t *testing.T) {
 	rt := open()
 	m := &meter{ctx: t.Context(), repeat: 3, quiet: true}
 	p := terminal.StartProgress(&bytes.Buffer{}, true, "run", 1)
-	if _, err := (domainRow{Size: 1000}).measure(m, func() (workload.Job, error) { return job, nil }, []rival{{device: "cpu/2", rt: rt}}, p); err != nil {
+	if _, err := (domainRow{Size: 1000}).measure(m, func() (workload.Job, error) { return job, nil }, []rival{{device: "cpu", rt: rt}}, p); err != nil {
 		t.Fatal(err)
 	}
 	rt.Close()
