@@ -50,14 +50,14 @@ func TestFold(t *testing.T) {
 // The temperatures of a tuned ladder are reported, with the shares of exchanges between neighbours.
 func TestFoldTuned(t *testing.T) {
 	args := foldArgs("--temperature", "0.6-1.1", "--steps", "3200", "--frame", "50", "--ladder", "tuned")
-	if out := works(t, args...); !strings.Contains(out, " by neighbours.\nThe ladder was tuned in the first 800 steps: [0.600 ") {
+	if out := works(t, args...); !strings.Contains(out, " by neighbours.\nThe ladder was tuned in the first 1600 steps: [0.600 ") {
 		t.Errorf("%s", out)
 	}
 	var rep foldReport
 	if err := json.Unmarshal([]byte(works(t, append(args, "--json")...)), &rep); err != nil {
 		t.Fatal(err)
 	}
-	if len(rep.Ladder) != 10 || len(rep.ByPair) != 9 || rep.Tuned != 800 || rep.Ladder[9] != 1.1 || !rep.Checked {
+	if len(rep.Ladder) != 10 || len(rep.ByPair) != 9 || rep.Tuned != 1600 || rep.Ladder[9] != 1.1 || !rep.Checked {
 		t.Errorf("%+v", rep)
 	}
 }

@@ -33,7 +33,7 @@ type Config struct {
 	// those of the others grow by equal factors (0.7 and Low). Where they differ, neighbours on this
 	// ladder exchange temperatures.
 	Low, High float64
-	// Tuned has the temperatures in between moved in the first quarter of the rounds, so that all
+	// Tuned has the temperatures in between moved three times in the first half of the rounds, so that all
 	// neighbours on the ladder exchange about equally often. They stay from then on.
 	Tuned bool
 	// TimeStep and Friction are those of the Langevin equation (0.005 and 0.2).
@@ -94,8 +94,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("fold: temperatures from %v to %v: %w: they must grow, within 0.001 to 100", c.Low, c.High, ErrConfig)
 	case c.High > c.Low && c.Replicas < 2:
 		return fmt.Errorf("fold: one replica from temperature %v to %v: %w: exchange needs two or more", c.Low, c.High, ErrConfig)
-	case c.Tuned && (c.High == c.Low || c.Replicas < 3 || c.Steps/c.Every < tuneShare*tuneParts*tuneLeast):
-		return fmt.Errorf("fold: a tuned ladder of %d replicas from temperature %v to %v with %d frames: %w: it needs three or more replicas, two temperatures and %d frames", c.Replicas, c.Low, c.High, c.Steps/c.Every, ErrConfig, tuneShare*tuneParts*tuneLeast)
+	case c.Tuned && (c.High == c.Low || c.Replicas < 3 || c.Steps/c.Every < tuneLeast):
+		return fmt.Errorf("fold: a tuned ladder of %d replicas from temperature %v to %v with %d frames: %w: it needs three or more replicas, two temperatures and %d frames", c.Replicas, c.Low, c.High, c.Steps/c.Every, ErrConfig, tuneLeast)
 	case !between(c.TimeStep, 1e-6, 0.02):
 		return fmt.Errorf("fold: a time step of %v: %w: it must be 1e-6 to 0.02, beyond which bonds break", c.TimeStep, ErrConfig)
 	case !between(c.Friction, 1e-6, 1000):

@@ -5,46 +5,40 @@ import (
 	"slices"
 )
 
-// A tuned ladder is moved at the ends of the second to the last of four equal parts of the first
-// quarter of all rounds, by the rounds of the part: the first one brings chains that begin straight to
-// their temperatures. From then on it stays, so that exchanges keep detailed balance.
+// A tuned ladder is moved when an eighth, a quarter and half of all rounds have passed, by the later half
+// of the rounds up to then: chains begin straight and find their native structure late, and what they are
+// like before says little of what they are like after. From then on it stays, so that exchanges keep
+// detailed balance.
 const (
-	tuneShare = 4
-	tuneParts = 4
-	tuneLeast = 4 // rounds of a part
+	tuneMoves = 3
+	tuneLeast = 4 << (tuneMoves + 1) // rounds, so that the first move is by four
 )
 
-// tunePart is the number of rounds of such a part, zero for a ladder that is not tuned.
-func (r *Run) tunePart() int {
-	if !r.c.Tuned {
-		return 0
-	}
-	return r.Rounds() / (tuneShare * tuneParts)
-}
+// moveAt is the number of rounds before a move of the ladder.
+func (r *Run) moveAt(move int) int { return r.Rounds() >> (tuneMoves - move) }
 
 // Tuned is the number of rounds at the beginning in which the ladder was moved. Rounds from there on
 // have the temperatures that Temperatures returns.
-func (r *Run) Tuned() int { return tuneParts * r.tunePart() }
+func (r *Run) Tuned() int {
+	if !r.c.Tuned {
+		return 0
+	}
+	return r.moveAt(tuneMoves - 1)
+}
 
 // at is the ladder of a round, for which all rounds before it must be noted.
 func (r *Run) at(round int) []float64 {
-	part := r.tunePart()
-	if part == 0 {
-		return r.temperatures
-	}
-	which := min(max(round/part-1, 0), tuneParts-1)
-	for len(r.moved) < which {
-		last := r.temperatures
-		if n := len(r.moved); n > 0 {
-			last = r.moved[n-1]
+	now := r.temperatures
+	for move := 0; r.c.Tuned && move < tuneMoves && r.moveAt(move) <= round; move++ {
+		if len(r.moved) == move {
+			to := r.moveAt(move)
+			from := to / 2
+			middle := (from + to) / 2
+			r.moved = append(r.moved, equalised(now, r.chances(from, middle, now), r.chances(middle, to, now)))
 		}
-		from := (len(r.moved) + 1) * part
-		r.moved = append(r.moved, equalised(last, r.chances(from, from+part, last)))
+		now = r.moved[move]
 	}
-	if which == 0 {
-		return r.temperatures
-	}
-	return r.moved[which-1]
+	return now
 }
 
 // chances are the mean probabilities with which neighbours on a ladder would exchange after the rounds
@@ -64,13 +58,12 @@ func (r *Run) chances(from, to int, ladder []float64) []float64 {
 }
 
 // equalised moves the rungs of a ladder between its ends so that neighbours exchange equally often, by
-// the probabilities with which they did. That of rungs d apart, in the logarithm of temperature, is
-// about erfc(c·d), and c is taken to stay what it is at a temperature.
-func equalised(ladder, chances []float64) []float64 {
+// the probabilities with which they did in two parts of the time.
+func equalised(ladder, first, second []float64) []float64 {
 	n := len(ladder)
-	sums := make([]float64, n) // of c·d, up to each rung
-	for t, p := range chances {
-		sums[t+1] = sums[t] + math.Erfcinv(min(max(p, 0.005), 0.95))
+	sums := make([]float64, n) // up to each rung
+	for t, d := range distances(first, second) {
+		sums[t+1] = sums[t] + d
 	}
 	out := slices.Clone(ladder)
 	for t, at := 1, 0; t < n-1; t++ {
@@ -80,6 +73,35 @@ func equalised(ladder, chances []float64) []float64 {
 		}
 		share := (want - sums[at]) / (sums[at+1] - sums[at])
 		out[t] = ladder[at] * math.Pow(ladder[at+1]/ladder[at], share)
+	}
+	return out
+}
+
+// distances are those of neighbours on a ladder: c·d, where the probability that rungs exchange that are d
+// apart in the logarithm of temperature is about erfc(c·d), and c is taken to stay what it is at a temperature.
+// They differ from their mean by as much of what was measured as two parts of the time agree on; the rest
+// is chance.
+func distances(first, second []float64) []float64 {
+	n := float64(len(first))
+	parts, means := [2][]float64{}, [2]float64{}
+	for k, chances := range [][]float64{first, second} {
+		for _, p := range chances {
+			d := math.Erfcinv(min(max(p, 0.005), 0.95))
+			parts[k], means[k] = append(parts[k], d), means[k]+d/n
+		}
+	}
+	both, all := 0.0, 0.0 // the covariance of the parts, and the variance of their mean
+	for t := range first {
+		a, b := parts[0][t]-means[0], parts[1][t]-means[1]
+		both, all = both+a*b, all+(a+b)*(a+b)/4
+	}
+	share, mean := 0.0, (means[0]+means[1])/2
+	if all > 0 {
+		share = min(max(both/all, 0), 1)
+	}
+	out := make([]float64, len(first))
+	for t := range out {
+		out[t] = mean + share*((parts[0][t]+parts[1][t])/2-mean)
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package fold
 import (
 	"bytes"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -27,14 +28,15 @@ func TestEqualised(t *testing.T) {
 		t.Fatalf("spread %v at the beginning", spread())
 	}
 	for range 3 {
-		ladder = equalised(ladder, chances())
+		ladder = equalised(ladder, chances(), chances())
 	}
 	if spread() > 0.02 || ladder[0] != 0.6 || ladder[11] != 1.2 || !slices.IsSorted(ladder) {
 		t.Errorf("spread %v, ladder %v", spread(), ladder)
 	}
 	// Neighbours that never or always exchange do not end it.
 	for _, p := range []float64{0, 1} {
-		same := equalised(ladder, slices.Repeat([]float64{p}, 11))
+		all := slices.Repeat([]float64{p}, 11)
+		same := equalised(ladder, all, all)
 		for i, v := range same {
 			if !(v >= 0.6 && v <= 1.2) || i > 0 && v <= same[i-1] {
 				t.Errorf("all with probability %v: %v", p, same)
@@ -43,9 +45,87 @@ func TestEqualised(t *testing.T) {
 	}
 }
 
+// A ladder is moved by what two parts of the time agree on: by nothing of what only one has, and by all of what both have.
+func TestDistances(t *testing.T) {
+	one, other := []float64{0.5, 0.3, 0.5, 0.3}, []float64{0.5, 0.5, 0.3, 0.3}
+	if d := distances(one, other); slices.Max(d)-slices.Min(d) > 1e-12 {
+		t.Errorf("parts that do not agree: %v", d)
+	}
+	if d := distances(one, slices.Clone(one)); math.Abs(d[0]-math.Erfcinv(0.5)) > 1e-12 || math.Abs(d[1]-math.Erfcinv(0.3)) > 1e-12 {
+		t.Errorf("parts that agree: %v", d)
+	}
+	if d := distances([]float64{0.5, 0.3}, []float64{0.3, 0.5}); d[0] != d[1] {
+		t.Errorf("parts of which one is the opposite of the other: %v", d)
+	}
+}
+
+// kofke is the probability that harmonic oscillators at two temperatures, one ratio times the other, exchange:
+// twice the incomplete beta function of a and a at 1/(1+ratio), where a is half their number of coordinates
+// (Kofke 2002).
+func kofke(a, ratio float64) float64 {
+	const steps = 2000
+	part := func(to float64) (sum float64) { // by Simpson's rule, of the function over its largest value
+		for i := range steps + 1 {
+			x := to * float64(i) / steps
+			weight := float64(2 + 2*(i%2))
+			if i == 0 || i == steps {
+				weight = 1
+			}
+			sum += weight * math.Pow(4*x*(1-x), a-1) * to / steps / 3
+		}
+		return sum
+	}
+	return part(1/(1+ratio)) / part(0.5)
+}
+
+// Harmonic oscillators exchange by the ratio of temperatures alone, with a probability that is known. By their
+// energies the ladder is moved to equal ratios, whatever it was.
+func TestTunedHarmonic(t *testing.T) {
+	const a, rounds = 60, 2000 // energies are those of 120 coordinates
+	c := Config{Steps: rounds, Every: 1, Replicas: 8, Low: 0.6, High: 1.2}
+	r := newSmall(t, c)
+	source := rand.New(rand.NewPCG(1, 2))
+	measured := func(ladder []float64) (first, second []float64) {
+		for i := range rounds * c.Replicas {
+			e := 0.0 // of the gamma distribution: a sum of a numbers of the exponential one
+			for range a {
+				e += source.ExpFloat64()
+			}
+			r.rungs[i] = int32(i % c.Replicas)
+			r.seen[i*seenCount+seenEnergy] = e * ladder[i%c.Replicas]
+		}
+		return r.chances(0, rounds/2, ladder), r.chances(rounds/2, rounds, ladder)
+	}
+	ladder := c.temperatures()
+	for i := range ladder { // the last steps are the largest
+		part := float64(i) / float64(len(ladder)-1)
+		ladder[i] = c.Low * math.Pow(c.High/c.Low, part*(1+part)/2)
+	}
+	for move := range 4 {
+		first, second := measured(ladder)
+		chances := make([]float64, len(first))
+		for i := range chances {
+			p := (first[i] + second[i]) / 2
+			chances[i] = p
+			if want := kofke(a, ladder[i+1]/ladder[i]); math.Abs(p-want) > 0.03 { // the standard error is below 0.01
+				t.Errorf("move %d: rungs %v and %v exchange with probability %v, want %v", move, ladder[i], ladder[i+1], p, want)
+			}
+		}
+		if spread := slices.Max(chances) - slices.Min(chances); move == 0 && spread < 0.25 || move == 3 && spread > 0.06 {
+			t.Errorf("move %d: they exchange with probabilities %v", move, chances)
+		}
+		ladder = equalised(ladder, first, second)
+	}
+	for i, want := range c.temperatures() {
+		if math.Abs(ladder[i]/want-1) > 0.01 {
+			t.Errorf("the ladder is %v, want %v", ladder, c.temperatures())
+		}
+	}
+}
+
 var tuned = Config{Steps: 128 * 30, Every: 30, Replicas: 9, Low: 0.5, High: 1.7, Tuned: true, Seed: 4}
 
-// A tuned ladder is moved in the first quarter of the rounds and then stays. Replicas have its
+// A tuned ladder is moved in the first half of the rounds and then stays. Replicas have its
 // temperatures and velocities that go with them, and the same bytes on any number of devices.
 func TestTuned(t *testing.T) {
 	var want []byte
@@ -72,7 +152,7 @@ func TestTuned(t *testing.T) {
 
 func testTuned(t *testing.T, r *Run) {
 	t.Helper()
-	if r.Tuned() != 32 {
+	if r.Tuned() != 64 {
 		t.Fatalf("tuned in %d rounds", r.Tuned())
 	}
 	last, first := r.Temperatures(), tuned.temperatures()
@@ -85,15 +165,15 @@ func testTuned(t *testing.T, r *Run) {
 			now = append(now, r.Frame(i, k).Temperature)
 		}
 		slices.Sort(now)
-		if i < 16 && !slices.Equal(now, first) || i >= 32 && !slices.Equal(now, last) {
+		if i < 16 && !slices.Equal(now, first) || i >= 64 && !slices.Equal(now, last) {
 			t.Errorf("round %d has temperatures %v", i, now)
 		}
 	}
 	asked, done := r.Exchanges()
-	if by := r.Acceptances(); asked != 95*4 || done < 1 || len(by) != 8 || slices.Max(by) > 1 || slices.Min(by) < 0 {
+	if by := r.Acceptances(); asked != 63*4 || done < 1 || len(by) != 8 || slices.Max(by) > 1 || slices.Min(by) < 0 {
 		t.Errorf("%d of %d exchanges, by neighbours %v", done, asked, by)
 	}
-	if k := r.equilibrium(); k.from < 32 {
+	if k := r.equilibrium(); k.from < 64 {
 		t.Errorf("rounds from %d on are kept", k.from)
 	}
 }
@@ -101,7 +181,7 @@ func testTuned(t *testing.T, r *Run) {
 // A ladder goes on as it was when a run is resumed: within the rounds in which it is tuned, when it has
 // just been moved, and after them.
 func TestTunedResume(t *testing.T) {
-	ends := []int{15, 20, 31}
+	ends := []int{15, 20, 63}
 	if testing.Short() {
 		ends = ends[1:2]
 	}
