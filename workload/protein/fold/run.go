@@ -220,7 +220,7 @@ func (r *Run) keep() weft.Keep {
 		"time_step": number(r.c.TimeStep), "friction": number(r.c.Friction),
 	}}
 	if r.c.Tuned {
-		k.Params["ladder"] = "tuned"
+		k.Params["ladder"] = "tuned in the first half"
 	}
 	if r.among != nil {
 		k.Params["structures"] = r.among.names
@@ -266,6 +266,11 @@ func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) er
 	r.most = maxSteps
 	if has(func(b string) bool { return b == "vulkan" }) && r.tables.beads <= middleBeads {
 		r.most = r.tables.vulkanSteps()
+	}
+	if r.among != nil {
+		if devices := r.hosts(rt); devices > 0 {
+			r.most = min(r.most, r.shortSteps(devices))
+		}
 	}
 	state := []weft.Binding{
 		weft.Bind("state", r.state), weft.Bind("last", r.last), weft.Bind("ladder", r.ladder), weft.Bind("rung", r.rung),

@@ -118,12 +118,26 @@ func (r *Run) hosts(rt *weft.Runtime) int {
 	return n
 }
 
+// taskOps is the most operations of a task of a run among others: they take less than half a second, also
+// by the portable kernel, so that no run keeps a device from the others for long.
+const taskOps = 1e9
+
+// tasks is the number of tasks that a round among others has on some devices.
+func (r *Run) tasks(devices int) int { return min(r.groups, deviceTasks*devices) }
+
+// shortSteps is the most steps of a launch among others.
+func (r *Run) shortSteps(devices int) int {
+	tasks := r.tasks(devices)
+	groups := (r.groups + tasks - 1) / tasks // of the largest task
+	return max(1, int(taskOps/r.tables.work(lanes*groups, 1).Ops))
+}
+
 // launchAmong advances all replicas by some steps of a round while other runs are advanced, too. A plan
 // would be for devices that are free.
 func (r *Run) launchAmong(ctx context.Context, rt *weft.Runtime, i, steps, devices int, bind []weft.Binding) (*weft.Report, error) {
 	p := r.prepared[steps]
 	if p == nil {
-		tasks := int64(min(r.groups, deviceTasks*devices))
+		tasks := int64(r.tasks(devices))
 		ranges := make([]sched.Range, tasks)
 		for k := range tasks {
 			ranges[k] = sched.Range{Lo: k * int64(r.groups) / tasks, Hi: (k + 1) * int64(r.groups) / tasks}

@@ -18,7 +18,7 @@ import (
 	"github.com/weft-run/weft/workload/protein"
 )
 
-// mixed returns runs of three lengths, two of which exchange temperatures.
+// mixed returns runs of four lengths, three of which exchange temperatures.
 func mixed(t testing.TB) []*Run {
 	t.Helper()
 	c := small
@@ -30,7 +30,15 @@ func mixed(t testing.TB) []*Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(runs, helix)
+	c.Steps, c.Every, c.Replicas = 450, 450, 2
+	long, err := NewOf(c, protein.Helix(560))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := long.shortSteps(2); most < 100 || most >= 400 { // so that its round is of several launches
+		t.Fatalf("launches have %d steps", most)
+	}
+	return append(runs, helix, long)
 }
 
 func results(runs []*Run) (out [][]byte) {
