@@ -34,7 +34,8 @@ type Config struct {
 	// ladder exchange temperatures.
 	Low, High float64
 	// Tuned has the temperatures in between moved three times in the first half of the rounds, so that all
-	// neighbours on the ladder exchange about equally often. They stay from then on.
+	// neighbours on the ladder exchange about equally often. They stay from then on. It is for long runs: by
+	// energies from before the chains fold it may do worse than equal factors.
 	Tuned bool
 	// TimeStep and Friction are those of the Langevin equation (0.005 and 0.2).
 	TimeStep, Friction float64
