@@ -92,8 +92,12 @@ func newOrbits(c Config) *OrbitJob {
 	return j
 }
 
+// orbitsAbreast is the number of orbits of an item of the Go function, as many as take their steps
+// together: a launch is cut between items.
+const orbitsAbreast = 8
+
 // OrbitsKernel follows orbits. Its arguments are the particles before and behind.
-var OrbitsKernel = workload.With(graph.GoKernel("relativity.orbits", 1),
+var OrbitsKernel = workload.With(graph.GoKernel("relativity.orbits", orbitsAbreast),
 	workload.PTX(ptx, "relativity_orbits", 64, 64), workload.SPIRV(spirv, "relativity_orbits", 64, 64))
 
 // orbitParams are the parameters of OrbitsKernel.
@@ -103,10 +107,10 @@ type orbitParams struct {
 }
 
 var orbitsKernel = signature.Of(signature.Kernel{
-	Name: "relativity.orbits", Does: "n orbits of test particles around a black hole, up to a periapsis", Grid: "n", Per: []uint32{1},
+	Name: "relativity.orbits", Does: "n orbits of test particles around a black hole, up to a periapsis", Grid: "n", Per: []uint32{orbitsAbreast},
 	Args: []signature.Arg{signature.In("particles", graph.F8), signature.Out("orbits", graph.F8)},
 }, func(_ *weft.Call, p orbitParams) (n signature.Need, err error) {
-	n.Items = int64(p.n)
+	n.Items = (int64(p.n) + orbitsAbreast - 1) / orbitsAbreast
 	n.Elements[0], n.Elements[1] = signature.Product(p.n, orbitIn), signature.Product(p.n, orbitOut)
 	if p.rounds > maxSteps {
 		return n, fmt.Errorf("rounds is %d: it may be %d at most", p.rounds, maxSteps)
@@ -114,6 +118,7 @@ var orbitsKernel = signature.Of(signature.Kernel{
 	return n, signature.Positive([]string{"n", "turns", "rounds"}, p.n, p.turns, p.rounds)
 }, func(c *weft.Call, p orbitParams, lo, hi int) {
 	in, out := weft.View[float64](c.Args[0]), weft.View[float64](c.Args[1])
+	lo, hi = lo*orbitsAbreast, min(hi*orbitsAbreast, p.n)
 	if abreast && p.tolerance == 0 {
 		followAbreast(c, out[orbitOut*lo:orbitOut*hi], in[orbitIn*lo:orbitIn*hi], &p)
 		return
