@@ -327,11 +327,12 @@ func (r *zkRun) rates() error {
 			return fmt.Errorf("%s: wrong products", k.what)
 		}
 		rate := k.per * rateItems * float64(k.rounds) / best(took)
+		// The faster of both is nearer to what the device can do. Cores multiply longer words.
 		switch {
-		case k.name == wordsKernel && !cores:
-			r.adds = rate
-		case k.name == productsKernel && cores: // which multiply longer words
-			r.adds = rate * perProduct
+		case k.name == productsKernel:
+			r.adds = max(r.adds, rate*perProduct)
+		case !cores:
+			r.adds = max(r.adds, rate)
 		}
 		r.add(zkRow{What: k.what, Rate: rate}, whole, took, nil)
 	}
