@@ -282,9 +282,11 @@ func (rec *recorder) measured(v *visit) (err error) {
 	}
 	v.add(seconds)
 	v.costs = time.Since(began) - warmed + time.Duration(took*1e9)
-	if made <= longestMade || rec.kept+p.Upload+p.Download > float64(host.Read().Memory)/4 {
+	switch {
+	case made == 0: // it was kept by an earlier visit
+	case made <= longestMade || rec.kept+p.Upload+p.Download > float64(host.Read().Memory)/4:
 		v.job = nil
-	} else if made > 0 {
+	default:
 		rec.kept += p.Upload + p.Download
 		v.costs -= made
 	}

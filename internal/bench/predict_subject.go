@@ -64,7 +64,7 @@ func ladderOf(w catalog.Entry) *ladder {
 // job is a job of the catalogue.
 type job struct{ workload.Job }
 
-// need is not by the graph of a run, which is cut by what was learnt until then: plans ask as follows.
+// need goes by the graph that plans make, not by that of a run, which is cut by what was learnt until then.
 func (j job) need(rt *weft.Runtime) (plan.Need, error) { return NeedOf("", j.Job, rt.Machine()) }
 
 func (j job) run(ctx context.Context, rt *weft.Runtime, jobs int) (seconds []float64, err error) {
