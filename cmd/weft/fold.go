@@ -181,7 +181,7 @@ func (f *folding) run(c *cobra.Command) error {
 // open reads the structures.
 func (f *folding) open() ([]*fold.Run, error) {
 	var read []*protein.Structure
-	bytes := 0.0
+	memory := 0.0
 	for _, name := range f.named() {
 		if name == "" {
 			return nil, terminal.Usagef("--structure %s: name a structure or a file, several with commas", f.structures)
@@ -190,12 +190,12 @@ func (f *folding) open() ([]*fold.Run, error) {
 		if err != nil {
 			return nil, terminal.Usage(err)
 		}
-		read, bytes = append(read, s), bytes+f.config.Bytes(s.Len())
+		read, memory = append(read, s), memory+f.config.Bytes(s.Len())
 	}
 	if len(read) > 1 && f.config.Split != fold.SplitNever {
 		return nil, terminal.Usagef("--split-chain with %d structures: give one", len(read))
 	}
-	if err := host.Enough("fold", int64(bytes)); err != nil {
+	if err := host.Enough("fold", int64(memory)); err != nil {
 		return nil, err
 	}
 	var runs []*fold.Run

@@ -36,7 +36,7 @@ func nameFor(file, structure string) string {
 // foldReports is the report of the foldings of a command.
 type foldReports struct {
 	Structures []*foldReport `json:"structures"`
-	// What follows is of several foldings at once.
+	// Seconds and Steps are of several foldings at once, and 0 of one.
 	Seconds float64     `json:"seconds,omitempty"`          // that they took together
 	Steps   float64     `json:"steps_per_second,omitempty"` // of all their replicas
 	Kept    *keptReport `json:"checkpoints,omitempty"`
@@ -88,14 +88,14 @@ func (reps *foldReports) text(b *bytes.Buffer) {
 	if reps.Steps > 0 {
 		fmt.Fprintf(b, "All took %s. Rate: %s of all replicas.\n", terminal.Seconds(reps.Seconds), terminal.SI(reps.Steps, "step/s"))
 	}
-	begun := one.Interrupted && len(one.Replicas) == 0
+	unfinished := one.Interrupted && len(one.Replicas) == 0
 	switch {
 	case reps.Kept != nil:
-		reps.Kept.text(b, begun)
-	case begun:
+		reps.Kept.text(b, unfinished)
+	case unfinished:
 		fmt.Fprintln(b, "Nothing is kept; --checkpoint DIR keeps what has been computed.")
 	}
-	if !begun {
+	if !unfinished {
 		fmt.Fprintln(b, "The model is built from the native structure; it predicts none.")
 	}
 }

@@ -75,7 +75,7 @@ func (z *zkProof) open(one bool) (err error) {
 		return terminal.Usagef("--public is for one proof: the file of many has the public values of each")
 	}
 	for i, f := range files {
-		for _, other := range append(files[i+1:], z.in...) {
+		for _, other := range slices.Concat(files[i+1:], z.in) {
 			if sameFile(f, other) {
 				return terminal.Usagef("%s would be written over %s: name another file by --out or --public", terminal.OneLine(f), terminal.OneLine(other))
 			}
@@ -92,7 +92,7 @@ func (z *zkProof) open(one bool) (err error) {
 	return nil
 }
 
-// close closes the files. One that was not there and was not written is gone.
+// close closes the files.
 func (z *zkProof) close() {
 	z.proofTo.Close()
 	if z.publicTo != nil {
