@@ -281,7 +281,7 @@ type curve struct {
 	seen  []score   // those errors as multiples of what was expected
 }
 
-// leastPoints is how many sizes a curve needs: with fewer nothing can be left out.
+// leastPoints is the least number of sizes of a curve: with fewer nothing can be left out.
 const leastPoints = 3
 
 // muchBetter is the part of the error of the middle that a shape must not exceed to be used in its place: times
@@ -345,8 +345,8 @@ type score struct {
 	end   bool // the point was the first or last of its series
 }
 
-// score fills in what was seen. Errors are a little larger than at points left out, the more the fewer there are:
-// what is expected of one is the mean of few others.
+// score fills in the errors at points left out, each divided by the one expected there. With n points they count
+// for 1 + 1/n times as much, since the expected error is itself a mean of few.
 func (c *curve) score() {
 	few := 1 + 1/float64(len(c.off))
 	for i, e := range c.off {

@@ -88,8 +88,9 @@ func stepsOf(w Work, on *machine.Machine) int {
 	return g.NumTasks()
 }
 
-// together returns what part of the time on one device a job takes on all: by simulation
-// where its work is known and has few tasks, and else as if it could be divided without loss.
+// together returns the time of a job on all devices, as a part of its time on one: by simulation
+// where its work is known. Work of more than mostSimulated tasks is taken to run on one device, and
+// a job whose work is not known to be divided without loss.
 func (m *Model) together(n *Need, on, one *machine.Machine) (ratio float64, how string) {
 	w, ok := m.works[n.Name]
 	if ok {

@@ -78,8 +78,8 @@ func (w Entry) Flags(f *pflag.FlagSet) Order {
 // configuration that the workload refuses is a mistake of the user.
 func (o Order) Job(ctx context.Context) (workload.Job, error) { return o.job(ctx, o.make) }
 
-// Outline makes the job as far as a plan needs it: its graph is that of the job, and it may be one that cannot run. runs reports
-// whether it can.
+// Outline makes the job as far as a plan needs it: it has the graph of the job, and runs reports whether
+// it can also be run.
 func (o Order) Outline(ctx context.Context) (j workload.Job, runs bool, err error) {
 	if o.outline == nil {
 		j, err = o.Job(ctx)
@@ -89,15 +89,15 @@ func (o Order) Outline(ctx context.Context) (j workload.Job, runs bool, err erro
 	return j, false, err
 }
 
-func (o Order) job(ctx context.Context, make func() (workload.Job, error)) (workload.Job, error) {
-	if o.valid() == nil { // or make says in the workload's words what is wrong, and takes no memory
+func (o Order) job(ctx context.Context, build func() (workload.Job, error)) (workload.Job, error) {
+	if o.valid() == nil { // or build says in the workload's words what is wrong, and takes no memory
 		if err := host.Enough(o.name, int64(min(o.bytes(), math.MaxInt64/2))); err != nil {
 			return nil, err
 		}
 	}
 	var made workload.Job
 	err := terminal.Abandonable(ctx, func() (err error) {
-		made, err = make()
+		made, err = build()
 		if err == nil || errors.Is(err, host.ErrMemory) {
 			return err
 		}

@@ -38,7 +38,7 @@ type Job struct {
 	feed  *Feed // of the next run; see Follow
 	probe bool  // see probe
 	alone bool  // no other ran when it began
-	nth   int64 // of the jobs submitted
+	nth   int64 // its number among the jobs submitted
 }
 
 // Start hands a job over.
@@ -102,9 +102,9 @@ type End struct {
 	Err    error
 }
 
-// Wait waits for a started job whose Done sends to end. Cancelling ctx stops
-// launching and waits for what is in flight, which devices that can end early, for
-// Config.CancelWait at most.
+// Wait waits for a started job whose Done sends to end. When ctx is cancelled, no more
+// tasks are launched, and Wait waits for those in flight, for Config.CancelWait at most;
+// devices that can end tasks early do.
 func (x *Executor) Wait(ctx context.Context, j *Job, end <-chan End) (e End, cancelled bool) {
 	// One caller at a time stays awake for a while: to be woken takes about as long
 	// as a small run.
