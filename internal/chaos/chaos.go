@@ -58,7 +58,7 @@ type Workers struct {
 	Script string
 }
 
-// answer is how long a worker may take to answer: longer than Hang, and time enough to open a
+// answer returns the time in which a worker must answer: longer than Hang, and enough to open a
 // device on a machine whose cores are busy many times over. A standby that hangs is found by it
 // alone.
 func (w *Workers) answer() time.Duration { return max(2*w.Hang, 15*time.Second) }

@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	storms    = flag.Int("storms", 2, "how many runtimes TestStorm opens")
-	stormSeed = flag.Uint64("storm-seed", 1, "what TestStorm draws from")
+	storms    = flag.Int("storms", 2, "number of runtimes that TestStorm opens")
+	stormSeed = flag.Uint64("storm-seed", 1, "seed of the random numbers of TestStorm")
 )
 
 const (

@@ -1,6 +1,7 @@
 // Package prove is the service that weft serve has for proofs: circuits with their keys, which stay
 // on devices, and proofs of them within limits. Proofs wait for their turn, and the one whose deadline
-// is nearest is made first; those of jobs, which have none, wait no longer than a client may. Its witnesses are secret: they are cleared after use and never logged.
+// is nearest is made first; those of jobs, which have none, wait no longer than a client may. Witnesses
+// are secret: they are cleared after use and never logged.
 package prove
 
 import (

@@ -379,8 +379,8 @@ func (s *Server) Drain(ctx context.Context) error {
 	return errors.Join(append(errs, s.service.Close(ctx))...)
 }
 
-// cutAfter is after how long proofs of clients are cut off that the end has some time left for: early enough
-// for their runs to end and for an answer that says so.
+// cutAfter returns the time after which Drain cuts off proofs of clients, if some time is left until its
+// deadline: early enough for their runs to end and for an answer that says so.
 func cutAfter(left time.Duration) time.Duration { return left - min(stopWait, left/2) }
 
 // endRelay ends what New began.

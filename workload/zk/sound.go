@@ -78,9 +78,9 @@ func (l *layout) callData() {
 	}
 }
 
-// packed reads a list of numbers of 4 or 8 bytes as package intcomp packs them, and returns how many there
-// are: blocks that begin with the number of their values and of their own words. The last word is the length of
-// the last block.
+// packed reads a list of numbers of 4 or 8 bytes as package intcomp packs them, and returns the number of values.
+// The list is blocks that begin with the number of their values and of their own words. The last word is the
+// length of the last block.
 func (l *layout) packed(size uint64) (values uint64) {
 	n := l.word()
 	if l.short = l.short || n > uint64(len(l.left)); l.short || n == 0 {
