@@ -76,7 +76,7 @@ INLINE double finish(u32 row, double sum, const double *given, const double *sha
 	return (diff < 0 ? -diff : diff) / share;
 }
 
-// along adds up what comes along up to N edges of a thread, so far apart from one another, all of which it
+// along adds up what comes along up to N edges of a thread, every apart-th from k on, all of which it
 // reads at once; instead of those from last on it reads the one before. Columns are read once in a step, and
 // are not to take the place of ranks in caches.
 template <u32 N> INLINE double along(u32 k, u32 apart, u32 last, const u32 *columns, const double *weights, const double *given, bool weighted) {
@@ -101,8 +101,8 @@ template <u32 N> INLINE double along(u32 k, u32 apart, u32 last, const u32 *colu
 }
 
 // network_rank: grid (blocks) cut by 1, 128 threads. A block with one row, which may be long, is
-// added up by all threads. Each row of other blocks has as many threads as its first row, the longest, needs
-// for Deep edges each, up to 32. What a row has depends on its block, and on nothing else.
+// added up by all threads. Each row of other blocks has as many threads as the block's first row, the longest,
+// needs for Deep edges each, up to 32. The order of a sum depends on the block alone, not on devices.
 KERNEL(128, 10) network_rank(const u32 *__restrict bounds, const u32 *__restrict starts, const u32 *__restrict columns, const double *__restrict weights, const double *__restrict given, const double *__restrict shares, double *__restrict to, double *__restrict changes, RankParams p) {
 	__shared__ double sums[Threads];
 	u32 from = bounds[BLOCK_X] - bounds[0], end = bounds[BLOCK_X + 1] - bounds[0], base = starts[0];
