@@ -344,7 +344,7 @@ func TestGPUFusedFault(t *testing.T) {
 
 // Apply runs the forms of a kernel that are for GPUs: PTX as it is, and CUDA C with the
 // structure of its parameters in front.
-func TestApplyGPU(t *testing.T) {
+func TestGPUApply(t *testing.T) {
 	rt := openGPU(t, weft.Options{Devices: "cuda"})
 	source, err := os.ReadFile(cudatest.File("kernels.ptx"))
 	if err != nil {
