@@ -8,7 +8,7 @@ import (
 	"github.com/weft-run/weft/internal/exec"
 )
 
-// Progress is the progress of a run.
+// Progress is an account of a run under way: its tasks, copies and times so far, and an estimate of the rest.
 type Progress struct {
 	Run     int64 // its number, as in [Report]
 	Tasks   int   // of the graph

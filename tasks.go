@@ -87,7 +87,7 @@ func Do(ctx context.Context, f func(context.Context) error, options ...TaskOptio
 // ScopeOption is something that a scope asks for.
 type ScopeOption interface{ setScope(*scopeRequest) }
 
-// scopeRequest is the request that the options of a scope make.
+// scopeRequest has the settings that the options of a scope set.
 type scopeRequest struct{ keepGoing bool }
 
 type scopeOption func(*scopeRequest)
@@ -138,7 +138,7 @@ func Scope(ctx context.Context, body func(context.Context) error, options ...Sco
 // TaskOption is something that a task asks for.
 type TaskOption interface{ set(*request) }
 
-// request is the request that the options of a task make.
+// request has the settings that the options of a task set.
 type request struct {
 	spec pool.Spec
 	asked

@@ -56,7 +56,7 @@ func TestRecordings(t *testing.T) {
 	}
 	s := plan.Summarise(sizes)
 	t.Logf("%d stable points, %+v", stable, s)
-	if stable < 580 || s.Predictions < 540 || s.Covered < 0.85 || s.Covered > 0.95 || s.HalfWidth > 0.25 || s.Within < 0.88 {
+	if stable < 590 || s.Predictions < 550 || s.Covered < 0.85 || s.Covered > 0.95 || s.HalfWidth > 0.25 || s.Within < 0.92 {
 		t.Errorf("%d stable points, %+v", stable, s)
 	}
 }

@@ -49,7 +49,7 @@ type Notice struct {
 	Err    error
 }
 
-// Progress is the progress of a run.
+// Progress is an account of a run under way: its tasks, copies and times so far, and the predicted rest.
 type Progress struct {
 	ID       RunID
 	Tasks    int // of the graph
