@@ -45,6 +45,14 @@ the same faults at the same parts of a round, in virtual time, on devices that
 compute nothing. There a result is right if it is what running the tasks one
 after another would leave, byte range by byte range.
 
+The account at the end counts losses (a device was given up on), recoveries (it
+came back), retries (an execution failed and was tried again), replays (a task
+ran again, since a loss took its result) and evictions (data was moved out of a
+device's memory to make room). A strike need not cost a device: what is slowed
+goes on, and a worker that is struck twice, or as its bout ends, is lost once or
+not at all. Of weft's memory its own is what is not mapped from files, as its
+code is; the heap is what the garbage collector keeps.
+
 A round ends with the right result or with an error that says what happened. The
 exit status is 1 if a result was wrong, no result was right or something was
 left. Needs Linux.
@@ -209,6 +217,25 @@ func writeAccount(b *bytes.Buffer, t *chaos.Trial, a *chaos.Account) {
 			fmt.Fprintf(b, "\n%s: %s\n", l.what, terminal.OneLine(l.text))
 		}
 	}
+	fmt.Fprintf(b, "\n%s\n", verdict(a))
+}
+
+// verdict says in words what came of the rounds of a trial, and whether a bout left something.
+func verdict(a *chaos.Account) string {
+	if a.Rounds == 0 {
+		return "No round was ended."
+	}
+	text := "Every round had the right result"
+	if a.Right < a.Rounds {
+		text = fmt.Sprintf("%d of %s had the right result, %d a wrong one, and %d ended with an error", a.Right, terminal.Count(a.Rounds, "round"), a.Wrong, a.Errors)
+	}
+	switch {
+	case a.Simulated:
+		return text + "."
+	case a.Left > 0:
+		return fmt.Sprintf("%s; after %s something was left.", text, terminal.Count(a.Left, "bout"))
+	}
+	return text + "; nothing was left after a bout."
 }
 
 // maxUse is the most rows of the table of memory, goroutines and descriptors.

@@ -63,6 +63,20 @@ func TestChaosSimulated(t *testing.T) {
 	}
 }
 
+// The account ends with what came of the rounds.
+func TestChaosVerdict(t *testing.T) {
+	for want, a := range map[string]chaos.Account{
+		"Every round had the right result; nothing was left after a bout.":                                               {Rounds: 7, Right: 7},
+		"Every round had the right result.":                                                                              {Rounds: 7, Right: 7, Simulated: true},
+		"5 of 7 rounds had the right result, 0 a wrong one, and 2 ended with an error; after 1 bout something was left.": {Rounds: 7, Right: 5, Errors: 2, Left: 1},
+		"No round was ended.": {},
+	} {
+		if got := verdict(&a); got != want {
+			t.Errorf("%+v: %q, not %q", a, got, want)
+		}
+	}
+}
+
 // Of many minutes the table has some, at equal distances, and a line has the growth.
 func TestWriteUse(t *testing.T) {
 	a := &chaos.Account{Bouts: 9, Before: chaos.Use{Own: 5000, Heap: 3000, Goroutines: 3, Descriptors: 10}, After: chaos.Use{Own: 6000, Heap: 1000, Goroutines: 3, Descriptors: 12}}
