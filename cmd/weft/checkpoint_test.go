@@ -284,6 +284,15 @@ func TestInterruptedReport(t *testing.T) {
 	}
 }
 
+// An interrupted run that was resumed counts the tasks that were done before.
+func TestInterruptedResumed(t *testing.T) {
+	r := &liveReport{Interrupted: true, Tasks: 9, Devices: []deviceRow{{Tasks: 2}, {Tasks: 1}}, Kept: &keptReport{Resumed: true, From: 4, Done: 6, Total: 9}}
+	var b bytes.Buffer
+	if r.text(&b); !strings.Contains(b.String(), "Interrupted in the first run, after 7 of 9 tasks.\nResumed after 4 of 9 tasks.\n") {
+		t.Errorf("%s", &b)
+	}
+}
+
 // Long parameters are cut between two characters.
 func TestLongParameter(t *testing.T) {
 	var b bytes.Buffer

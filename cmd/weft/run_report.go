@@ -53,6 +53,9 @@ func (r *liveReport) account(w io.Writer) {
 	r.runTable(w)
 	rows := [][]any{{"device", "cores", "tasks", "busy", "used"}}
 	done := 0
+	if r.Kept != nil {
+		done = r.Kept.From
+	}
 	for _, d := range r.Devices {
 		done += d.Tasks
 		rows = append(rows, []any{d.Name, d.Cores, d.Tasks, terminal.Seconds(d.Busy), terminal.Percent(d.Util)})
