@@ -60,6 +60,7 @@ The exit status is 3 if nothing fits. The error then says which limit binds and
 what would be possible instead.`,
 		Example: `  weft plan gemm --n 8192 --runs 20000 --deadline 2h
   weft plan fusion --runs 1000 --budget 50 --svg front.svg
+  weft plan zk --constraints 1000000 --here none --recordings h200.json
   weft plan gemm --here rtx4060 --assume uplink=1GB/s --explain`,
 		Args: terminal.OneOf("workload", "done"),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -129,7 +130,7 @@ func (p *planning) flags(c *cobra.Command) {
 	f.StringVar(&p.date, "date", "", "the `day` of the plan, by which prices are stale (default today)")
 	f.StringVar(&p.svg, "svg", "", "draw time and cost of the best options to a `file`; - is standard output")
 	f.StringVar(&p.records, "plans", "", "keep the plan in a `file`, and correct it by what happened to those there")
-	f.StringArrayVar(&p.recorded, "recordings", nil, "predict from a `file` that weft bench predict --record wrote")
+	f.StringArrayVar(&p.recorded, "recordings", nil, "predict from a `file` that weft bench predict --record wrote; may be repeated")
 	f.BoolVar(&p.try, "try", true, "run it or smaller ones like it here for seconds, if no recording has it")
 	f.BoolVar(&p.explain, "explain", false, "say what every figure of the plan is made of")
 	f.BoolVar(&p.asJSON, "json", false, "write the plan as JSON")

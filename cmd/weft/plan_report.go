@@ -38,8 +38,8 @@ func writePlan(b *bytes.Buffer, d *plan.Decision, explain bool, more func(b *byt
 	}
 	if len(d.Lost) > 0 {
 		fmt.Fprintln(b, "\nwhy the others lost:")
-		for _, l := range d.Lost {
-			text := fmt.Sprintf("- %s%s: %s", l.Option.Name, share(&l.Option), l.Reason)
+		for i, l := range d.Lost {
+			text := fmt.Sprintf("%d. %s%s: %s", 2+i, l.Option.Name, share(&l.Option), l.Reason)
 			if l.Confidence < 0.9 {
 				text += fmt.Sprintf(" (confidence %.2f)", l.Confidence)
 			}
@@ -60,7 +60,7 @@ func writePlan(b *bytes.Buffer, d *plan.Decision, explain bool, more func(b *byt
 }
 
 // writeOptions prints the best option and those that lost, with the probabilities of
-// keeping the limits there are.
+// keeping the limits there are. They are numbered, since names that are cut may look alike.
 func writeOptions(b *bytes.Buffer, d *plan.Decision) {
 	head, room := []any{"option", "time", "90 %", "cost", "90 %"}, 44
 	if d.Deadline > 0 {
@@ -69,8 +69,8 @@ func writeOptions(b *bytes.Buffer, d *plan.Decision) {
 	if d.Budget > 0 {
 		head, room = append(head, "in budget"), room-11
 	}
-	row := func(o *plan.Option) []any {
-		cells := []any{terminal.Cut(o.Name+share(o), room), terminal.Seconds(o.Seconds), terminal.Seconds(o.Seconds90), usd(o.Cost), usd(o.Cost90)}
+	row := func(number int, o *plan.Option) []any {
+		cells := []any{terminal.Cut(fmt.Sprintf("%d. %s%s", number, o.Name, share(o)), room), terminal.Seconds(o.Seconds), terminal.Seconds(o.Seconds90), usd(o.Cost), usd(o.Cost90)}
 		if d.Deadline > 0 {
 			cells = append(cells, terminal.Chance(o.InTime))
 		}
@@ -79,9 +79,9 @@ func writeOptions(b *bytes.Buffer, d *plan.Decision) {
 		}
 		return cells
 	}
-	rows := [][]any{head, row(&d.Best)}
+	rows := [][]any{head, row(1, &d.Best)}
 	for i := range d.Lost {
-		rows = append(rows, row(&d.Lost[i].Option))
+		rows = append(rows, row(2+i, &d.Lost[i].Option))
 	}
 	terminal.Table(b, rows)
 }

@@ -25,7 +25,7 @@ func TestPlan(t *testing.T) {
 	if status != exitOK {
 		t.Fatalf("status %d: %s", status, errs)
 	}
-	for _, want := range []string{"cheapest within 3 h", "why the others lost", "in time", "assumptions (--assume", "stale prices", "considered of", "optimisation: prepared once", "batch: 8 runs at a time", "115 W stated of cuda:0"} {
+	for _, want := range []string{"cheapest within 3 h", "\n1. ", "\n2. ", "why the others lost:\n2. ", "in time", "assumptions (--assume", "stale prices", "considered of", "optimisation: prepared once", "batch: 8 runs at a time", "115 W stated of cuda:0"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing:\n%s", want, out)
 		}
