@@ -241,12 +241,16 @@ func (p *planning) run(c *cobra.Command, t *toPlan, r plan.Request, known *plan.
 	if rt != nil {
 		defer rt.Close()
 	}
-	one, _ := plan.MachineOf(known.GPUs[0], 1)
-	if on != nil {
-		one = on
-	}
-	if r.Need, err = t.need(one); err != nil {
+	rented, _ := plan.MachineOf(known.GPUs[0], 1)
+	if r.Need, err = t.need(cmp.Or(on, rented)); err != nil {
 		return err
+	}
+	if on != nil && r.Rent { // a graph as cut for cores may have other outputs, as sums that are yet to be added
+		there, err := t.need(rented)
+		if err != nil {
+			return err
+		}
+		r.Need.Upload, r.Need.Download = there.Upload, there.Download
 	}
 	recordings, err := bench.LoadRecordings(p.recorded)
 	if err != nil {

@@ -104,11 +104,7 @@ func usd(x float64) string {
 // writeBest says how the best option would be run.
 func writeBest(b *bytes.Buffer, d *plan.Decision) {
 	o := &d.Best
-	measured := "not measured there: "
-	if o.Estimate.Measured {
-		measured = ""
-	}
-	fmt.Fprintf(b, "\n%s\n", terminal.Wrap(fmt.Sprintf("limited by %s; %s%s", o.Estimate.Bottleneck, measured, o.Estimate.Why), terminal.Width))
+	fmt.Fprintf(b, "\n%s\n", terminal.Wrap(fmt.Sprintf("limited by %s; %s", o.Estimate.Bottleneck, o.Estimate.Why), terminal.Width))
 	fmt.Fprintln(b, terminal.Wrap(fmt.Sprintf("optimisation: %s; batch: %s at a time; policy %s; data: %s; exchange: %s",
 		o.Optimisation, terminal.Count(o.Batch, "run"), o.Policy, o.Memory, o.Communication), terminal.Width))
 	switch {

@@ -19,6 +19,24 @@ func planned(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), errs.String()
 }
 
+// What a rented machine is sent and sends back does not depend on the machine here. A proof's
+// graph as cut for cores has sums as outputs that are yet to be added.
+func TestPlanTransfers(t *testing.T) {
+	var needs [2]plan.Need
+	for i, here := range []string{"2xcpu", "none"} {
+		var out, errs bytes.Buffer
+		var d plan.Decision
+		args := []string{"plan", "zk", "--constraints", "5000", "--here", here, "--date", "2026-11-18", "--json"}
+		if status := run(t.Context(), args, &out, &errs); status != exitOK || json.Unmarshal(out.Bytes(), &d) != nil {
+			t.Fatalf("%s: status %d: %s", here, status, &errs)
+		}
+		needs[i] = d.Need
+	}
+	if a, b := needs[0], needs[1]; a.Upload != b.Upload || a.Download != b.Download || a.Download <= 0 {
+		t.Errorf("uploads %g and %g, downloads %g and %g", a.Upload, b.Upload, a.Download, b.Download)
+	}
+}
+
 func TestPlan(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "front.svg")
 	status, out, errs := planned(t, "--runs", "2000000", "--deadline", "3h", "--svg", svg, "--explain")
