@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -120,6 +122,18 @@ func zkSetup(c *cobra.Command, dir, circuit, file string, constraints int, seed 
 	})
 }
 
+// readKeys reads the circuit and the keys of a folder.
+func readKeys(dir string, proving bool) (*zk.Keys, error) {
+	keys, err := zk.ReadKeys(dir, proving)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, terminal.Usagef("%w: name a folder with keys; weft zk setup makes one for tests", err)
+	case err != nil:
+		return nil, terminal.Usage(err)
+	}
+	return keys, nil
+}
+
 func newZKProve() *cobra.Command {
 	var s settings
 	var in []string
@@ -129,8 +143,10 @@ func newZKProve() *cobra.Command {
 		Short: "Prove statements on all devices",
 		Long: `Prove that a witness satisfies the circuit in a folder, on all devices. The
 witness is JSON: an object with the value of each variable by its name, as a
-number or a string, such as {"Sum": "12", "Values": [3, 4, 5]}. gnark verifies
-each proof before it is written; the public values are written beside it.
+number or a string, such as {"Sum": "12", "Values": [3, 4, 5]}. Elements of an
+array may have names of their own instead, as in Values_0, which is how setup
+writes its example. gnark verifies each proof before it is written; the public
+values are written beside it.
 
 With several files, or a file that has an array of witnesses or one on each
 line, all are proved, and the file for proofs has a line of JSON for each, in
@@ -165,9 +181,9 @@ writes it, has the public values of each.`,
 		Example: `  weft zk verify keys --proof proof.bin --public public.json`,
 		Args:    oneFolder,
 		RunE: func(c *cobra.Command, args []string) error {
-			keys, err := zk.ReadKeys(args[0], false)
+			keys, err := readKeys(args[0], false)
 			if err != nil {
-				return terminal.Usage(err)
+				return err
 			}
 			encoded, err := safefile.ReadInput(proof, maxWitness)
 			if err != nil {

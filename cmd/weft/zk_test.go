@@ -60,6 +60,8 @@ func TestZK(t *testing.T) {
 	fails(exitUsage, "it does not satisfy the circuit: constraint ", prove(keys, put("bad.json", `{"Values": [5, 8], "Sum": 12}`))...)
 	fails(exitUsage, "Values_0 is not below the order of the group", prove(keys, put("bad.json", `{"Values": ["21888242871839275222246405745257275088548364400416034343698204186575808495617", 0], "Sum": 0}`))...)
 	fails(exitUsage, "no value for Values_1", prove(keys, put("bad.json", `{"Values": [1], "Sum": 1}`))...)
+	fails(exitUsage, "name a folder with keys; weft zk setup makes one", prove(in("none"), in("mine.json"))...)
+	fails(exitUsage, "name a folder with keys; weft zk setup makes one", "zk", "verify", in("none"))
 	// Many at once.
 	all := in("proofs.jsonl")
 	many := func(witness ...string) []string {

@@ -119,8 +119,8 @@ func (z *zkProof) prove(s *settings) error {
 	if err != nil {
 		return err
 	}
-	if z.keys, err = zk.ReadKeys(z.dir, true); err != nil {
-		return terminal.Usage(err)
+	if z.keys, err = readKeys(z.dir, true); err != nil {
+		return err
 	}
 	all, err := z.read()
 	defer func() {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -85,6 +86,9 @@ var isName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 // ReadKeys reads the circuits of a folder, which has a folder for each, as weft zk setup makes it.
 func ReadKeys(dir string, l Limits) (Keys, error) {
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("circuits: %w: weft zk setup %s makes it, with keys for tests", err, filepath.Join(dir, "NAME"))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("circuits: %w", err)
 	}

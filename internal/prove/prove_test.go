@@ -257,7 +257,7 @@ func TestReadKeys(t *testing.T) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-	refused(filepath.Join(dir, "none"), Limits{}, "none")
+	refused(filepath.Join(dir, "none"), Limits{}, ": weft zk setup ")
 	refused(dir, Limits{}, "has no folder with keys: weft zk setup ")
 	if err := keys["sum"].Write(filepath.Join(dir, "sum")); err != nil {
 		t.Fatal(err)
