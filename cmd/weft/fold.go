@@ -47,14 +47,15 @@ func newFold(s *settings) *cobra.Command {
 a structure-based model: one bead a residue, and a potential whose minimum is
 the native structure. The model is built from that structure. It shows how and
 how fast the chain finds it, and at which temperature it melts; it predicts no
-structure. Lengths are in angstrom, temperatures in contact energies.
+structure. Lengths are in angstrom, temperatures in contact energies. Q is the
+share of native contacts that a replica has, and Rg its radius of gyration.
 
 A structure is one that comes with weft (1CRN, 1UBI or BPTI) or a file in the
 PDB or mmCIF format, also compressed by gzip. With two temperatures, replicas
 have those in between and exchange them, and the heat capacity is computed.
 Several structures, with commas, fold at once: each has all replicas, a report,
-and files of its own (traj.pdb is traj-1CRN.pdb), and devices advance whichever
-has the most left to do.
+and files of its own (fold.html is fold-1CRN.html), and devices advance
+whichever has the most left to do.
 
 Replicas are dealt out to devices whole. With --split-chain and one replica its
 beads are, and devices gather all positions after every step. That pays for few
@@ -63,7 +64,7 @@ chains: it is refused with the predicted times where it does not, unless it is
 		Example: `  weft run fold
   weft run fold --structure BPTI --temperature 0.6-1.1 --steps 2000000
   weft run fold --temperature 0.6-1.1 --html fold.html
-  weft run fold --structure 1CRN,BPTI,1UBI --out traj.dcd
+  weft run fold --structure 1CRN,BPTI,1UBI --html fold.html --out traj.dcd
   weft run fold --structure 4ake.pdb --chain A --out traj.pdb`,
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -16,15 +16,15 @@ import (
 	"github.com/weft-run/weft/workload/protein"
 )
 
-// Frame is what a replica is like at the end of a round.
+// Frame is what a replica is like at the end of a round, the [Config.Every] steps between two frames.
 type Frame struct {
 	Step        int     `json:"step"`
 	Replica     int     `json:"replica"`
 	Temperature float64 `json:"temperature"` // at which it got there
-	Energy      float64 `json:"energy"`
-	Q           float64 `json:"q"`
-	Rg          float64 `json:"rg"`
-	RMSD        float64 `json:"rmsd"`
+	Energy      float64 `json:"energy"`      // in contact energies
+	Q           float64 `json:"q"`           // the share of native contacts that it has
+	Rg          float64 `json:"rg"`          // its radius of gyration, in angstrom
+	RMSD        float64 `json:"rmsd"`        // from the native structure, turned to fit best, in angstrom
 }
 
 // Folded is the RMSD in angstrom below which, and the share of native contacts above which, a
@@ -148,7 +148,7 @@ func (r *Run) climb(step int, scale []float64) {
 	}
 }
 
-// Name says what is folded.
+// Name says in words what is folded and how; [Run.Structure] has the name of the structure alone.
 func (r *Run) Name() string {
 	at := fmt.Sprintf("temperature %.3g", r.c.Low)
 	if r.c.exchanges() {
@@ -246,7 +246,7 @@ const replanned = 32
 // Do folds on the devices of a runtime that was opened with [Funcs] among its kernels: groups
 // of replicas are dealt out by the measured speed of the devices, round by round, and the
 // state is kept between rounds as the runtime's checkpoints say. After each round it calls
-// told, unless that is nil. Do is called once.
+// told with its number, from 0 on, unless that is nil. Do is called once.
 func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) error {
 	if rt == nil {
 		return fmt.Errorf("%s: the runtime is nil; weft.Open returns one", r.Name())
@@ -447,7 +447,7 @@ func (r *Run) Frame(round, replica int) Frame {
 	}
 }
 
-// Best is the frame with the lowest RMSD of some rounds.
+// Best is the frame with the lowest RMSD of the first rounds; [Run.Rounds] is all of them.
 func (r *Run) Best(rounds int) Frame {
 	best := r.Frame(0, 0)
 	for i := range rounds {
@@ -460,7 +460,8 @@ func (r *Run) Best(rounds int) Frame {
 	return best
 }
 
-// Folded is the first frame of each replica in which it is folded, of those that came to it.
+// Folded is the first frame of each replica in which it is folded, of those that came to it within the
+// first rounds.
 func (r *Run) Folded(rounds int) []Frame {
 	var out []Frame
 	for k := range r.c.Replicas {

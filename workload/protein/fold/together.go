@@ -42,8 +42,8 @@ func (t *together) priority(run int, left float64) int {
 // each of them. While replicas of one wait for each other before they exchange temperatures, or are too few for
 // all devices, devices advance those of others: the run with the most left to do goes first. The results
 // are those of Do, byte by byte. Checkpoints keep the runs under names of their own, and are resumed
-// with the same runs in the same order. After each round of a run it calls told, unless that is nil, one
-// call at a time. An error of one run ends all. DoAll is called once, and no run may be split.
+// with the same runs in the same order. After each round of a run it calls told with the
+// numbers of both, from 0 on, unless that is nil, one call at a time. An error of one run ends all. DoAll is called once, and no run may be split.
 func DoAll(ctx context.Context, rt *weft.Runtime, runs []*Run, told func(run, round int)) error {
 	all := &together{left: make([]float64, len(runs))}
 	var names []string
