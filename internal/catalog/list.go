@@ -299,7 +299,7 @@ func enumerativeDefaults(f *pflag.FlagSet, c *enumerative.Config, classes string
 func networkFlags(f *pflag.FlagSet) Order {
 	c := network.Config{}
 	f.StringVar(&c.Problem, "problem", network.PageRank, "pagerank, layers (of graph convolution), closeness or medoids")
-	f.StringVar(&c.Graph, "graph", "", "karate, miserables, davis, or a file of edges, MatrixMarket or METIS (R-MAT, or points)")
+	f.StringVar(&c.Graph, "graph", "", "karate, miserables, davis, or a file: MatrixMarket, METIS, or edges, a line for each with the numbers of two nodes, from 0 on (R-MAT, or points)")
 	f.BoolVar(&c.Undirected, "undirected", false, "let edges of the graph count both ways for pagerank")
 	f.IntVar(&c.Nodes, "nodes", 1<<16, "nodes of R-MAT (closeness and medoids 2048 points in space)")
 	f.IntVar(&c.Edges, "edges", 0, "edges of R-MAT for each node (16)")
