@@ -227,9 +227,6 @@ func (f *folding) files(c *cobra.Command, runs []*fold.Run) ([]foldFile, error) 
 			return nil, terminal.Usage(err)
 		}
 	}
-	if f.html != "" && f.html == f.out {
-		return nil, terminal.Usagef("--html and --out are both %s: name two files", f.html)
-	}
 	if len(runs) > 1 && f.html == "-" {
 		return nil, terminal.Usagef("--html - with %d structures: name a file, or give one", len(runs))
 	}
@@ -255,18 +252,25 @@ func (f *folding) files(c *cobra.Command, runs []*fold.Run) ([]foldFile, error) 
 		}
 	}
 	for k := range files {
-		if slices.ContainsFunc(files[:k], func(other foldFile) bool { return other.name == files[k].name }) {
+		if len(runs) > 1 && slices.ContainsFunc(files[:k], func(other foldFile) bool { return other.name == files[k].name }) {
 			return nil, terminal.Usagef("two files would be %s: give structures and files other names", files[k].name)
 		}
 	}
-	for k := range files {
-		var err error
-		if files[k].out, err = terminal.OpenOutput(c, files[k].name); err != nil {
-			for _, opened := range files[:k] {
-				opened.out.Close()
+	var outputs []*terminal.Output
+	err := func() (err error) {
+		for k := range files {
+			if files[k].out, err = terminal.OpenOutput(c, files[k].name); err != nil {
+				return err
 			}
-			return nil, err
+			outputs = append(outputs, files[k].out)
 		}
+		return terminal.Distinct(outputs, f.named()...)
+	}()
+	if err != nil {
+		for _, o := range outputs {
+			o.Close()
+		}
+		return nil, err
 	}
 	return files, nil
 }

@@ -286,6 +286,11 @@ func TestFoldMistakes(t *testing.T) {
 		}
 		return path
 	}
+	crambin, err := os.ReadFile("../../workload/protein/testdata/1crn.pdb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	native := file("native.pdb", string(crambin))
 	for _, c := range []struct {
 		want string
 		args []string
@@ -301,7 +306,9 @@ func TestFoldMistakes(t *testing.T) {
 		{"two temperatures and 64 frames", []string{"--ladder", "tuned"}},
 		{"give 1 or more", []string{"--steps", "0"}},
 		{"there must be 1 to", []string{"--replicas", "-3"}},
-		{"name two files", []string{"--out", filepath.Join(dir, "t.dcd"), "--html", filepath.Join(dir, "t.dcd")}},
+		{"name another file", []string{"--out", filepath.Join(dir, "t.dcd"), "--html", filepath.Join(dir, "t.dcd")}},
+		{"name another file", []string{"--out", filepath.Join(dir, "t.dcd"), "--html", dir + "/./t.dcd"}},
+		{"which is read: name another file", []string{"--structure", native, "--out", native}},
 		{".pdb, .dcd, .xtc", []string{"--out", filepath.Join(dir, "t.xyz")}},
 	} {
 		if code, _, err := runWeft(foldArgs(c.args...)...); code != exitUsage || !strings.Contains(err, c.want) {

@@ -102,6 +102,10 @@ func TestZK(t *testing.T) {
 	}
 	fails(exitUsage, "own: ", one(in("new.bin"), folder)...)
 	fails(exitUsage, "would be written over", one(in("same"), filepath.Join(dir, ".", "same"))...)
+	if err := os.Symlink("same", in("link")); err != nil {
+		t.Fatal(err)
+	}
+	fails(exitUsage, "would be written over", one(in("same"), in("link"))...)
 	fails(exitUsage, "would be written over", one(mine, public)...)
 	fails(exitUsage, "would be written over", one(proof, mine)...)
 	if _, err := os.Stat(in("new.bin")); err == nil {

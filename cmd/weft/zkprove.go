@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -67,27 +65,23 @@ func (z *zkProof) read() (all []zk.Witness, err error) {
 
 // open opens the files that are written, before anything is proved.
 func (z *zkProof) open(one bool) (err error) {
-	files := []string{cmp.Or(z.out, map[bool]string{true: "proof.bin", false: "proofs.jsonl"}[one])}
-	z.out = files[0]
-	if one {
-		files = append(files, z.public)
-	} else if z.c.Flags().Changed("public") {
+	z.out = cmp.Or(z.out, map[bool]string{true: "proof.bin", false: "proofs.jsonl"}[one])
+	if !one && z.c.Flags().Changed("public") {
 		return terminal.Usagef("--public is for one proof: the file of many has the public values of each")
-	}
-	for i, f := range files {
-		for _, other := range slices.Concat(files[i+1:], z.in) {
-			if sameFile(f, other) {
-				return terminal.Usagef("%s would be written over %s: name another file by --out or --public", terminal.OneLine(f), terminal.OneLine(other))
-			}
-		}
 	}
 	if z.proofTo, err = terminal.OpenOutput(z.c, z.out); err != nil {
 		return terminal.Usage(err)
 	}
+	outputs := []*terminal.Output{z.proofTo}
 	if one {
 		if z.publicTo, err = terminal.OpenOutput(z.c, z.public); err != nil {
 			return errors.Join(terminal.Usage(err), z.proofTo.Close())
 		}
+		outputs = append(outputs, z.publicTo)
+	}
+	if err := terminal.Distinct(outputs, z.in...); err != nil {
+		z.close()
+		return err
 	}
 	return nil
 }
@@ -98,19 +92,6 @@ func (z *zkProof) close() {
 	if z.publicTo != nil {
 		z.publicTo.Close()
 	}
-}
-
-// sameFile reports whether two names are of the same file, or will be.
-func sameFile(a, b string) bool {
-	if filepath.Clean(a) == filepath.Clean(b) {
-		return true
-	}
-	x, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	y, err := os.Stat(b)
-	return err == nil && x.Mode().IsRegular() && os.SameFile(x, y)
 }
 
 // prove proves all witnesses and writes the proofs.

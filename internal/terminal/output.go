@@ -65,6 +65,31 @@ func OpenOutput(c *cobra.Command, file string) (*Output, error) {
 // Path returns the one name of a regular file: absolute, and that of the file which a link leads to.
 func (o *Output) Path() string { return o.path }
 
+// Distinct errs where two outputs are one file, of which one would be lost, or an output is a file that is
+// read: whatever names and links lead there.
+func Distinct(outputs []*Output, read ...string) error {
+	for i, o := range outputs {
+		if o.opened != nil {
+			continue // a pipe or device takes one after the other
+		}
+		for _, other := range outputs[:i] {
+			if o.path == other.path {
+				return Usagef("%s would be written over %s: name another file", OneLine(o.name), OneLine(other.name))
+			}
+		}
+		for _, name := range read {
+			path, err := filepath.Abs(name)
+			if err == nil {
+				path, err = filepath.EvalSymlinks(path)
+			}
+			if err == nil && path == o.path {
+				return Usagef("%s would be written over %s, which is read: name another file", OneLine(o.name), OneLine(name))
+			}
+		}
+	}
+	return nil
+}
+
 // Replace writes the output in place of the file's content, and closes it. The old content stays until all
 // of the output is on the disk in a temporary file beside it, which takes its place; where none can be made,
 // the output is written into the file itself. Pipes and devices are written directly.

@@ -236,6 +236,43 @@ func TestReplaceMissing(t *testing.T) {
 	}
 }
 
+// Outputs are told apart from each other and from what is read, whatever names and links lead to them.
+func TestDistinct(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.Symlink("new", "link"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("old", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		outputs, read []string
+		same          bool
+	}{
+		{[]string{"new", "other"}, []string{"old", "gone"}, false},
+		{[]string{"new", "./new"}, nil, true},
+		{[]string{filepath.Join(dir, "new"), "new"}, nil, true},
+		{[]string{"new", "link"}, nil, true},
+		{[]string{"new", "old"}, []string{filepath.Join(dir, "old")}, true},
+		{[]string{"-", "new", "-"}, nil, true},
+		{[]string{os.DevNull, os.DevNull}, []string{os.DevNull}, false},
+	} {
+		var outputs []*Output
+		for _, name := range c.outputs {
+			o, err := OpenOutput(&cobra.Command{}, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer o.Close()
+			outputs = append(outputs, o)
+		}
+		if err := Distinct(outputs, c.read...); (err != nil) != c.same {
+			t.Errorf("%v with %v read: %v", c.outputs, c.read, err)
+		}
+	}
+}
+
 // The file "-" is standard output, and reports go to standard error then.
 func TestOutputDash(t *testing.T) {
 	t.Chdir(t.TempDir())
