@@ -74,12 +74,25 @@ func (v *verifier) driver() driver.Driver {
 	})
 }
 
-// enough errs where there is nothing that results could be compared with.
+// enough errs where there is nothing that results could be compared with: by the options, or because
+// devices did not open.
 func (v *verifier) enough() error {
 	if v == nil || len(v.r.names)-len(listed(v.r.o.Spares)) > 1 {
 		return nil
 	}
-	return fmt.Errorf("%w: verify: a result is compared with that of another device, and there is only %s; use several, as cpu/2, or leave verify off", ErrOptions, strings.Join(v.r.names, ""))
+	const why = "verify: a result is compared with that of another device"
+	if out := v.r.x.LeftOut; len(out) > 0 {
+		err := fmt.Errorf("%s, and only %s opened; left out: %w", why, strings.Join(v.r.names, ", "), out[0])
+		for _, other := range out[1:] {
+			err = fmt.Errorf("%w; %w", err, other)
+		}
+		return err
+	}
+	there := "there is only " + strings.Join(v.r.names, ", ")
+	if len(v.r.names) > 1 {
+		there = "all but one of " + strings.Join(v.r.names, ", ") + " are spares"
+	}
+	return fmt.Errorf("%w: %s, and %s; use several, as cpu/2, or leave verify off", ErrOptions, why, there)
 }
 
 // begin picks tasks of a run. It returns the graph to run, and nil where none was picked.

@@ -19,6 +19,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/machine"
 )
 
 // tripled is n tasks, each of which updates a part of x; every task adds 3 to its numbers.
@@ -198,6 +199,16 @@ func TestVerifyAlone(t *testing.T) {
 	_, err := weft.Open(t.Context(), weft.Options{Devices: "cpu", Verify: 1, NoCalibrate: true, CacheDir: "off"})
 	if !errors.Is(err, weft.ErrOptions) || !strings.Contains(err.Error(), "there is only cpu:0; use several, as cpu/2, or leave verify off") {
 		t.Errorf("the error is %v", err)
+	}
+	_, err = weft.Open(t.Context(), weft.Options{Devices: "cpu/2", Spares: "cpu:1", Verify: 1, NoCalibrate: true, CacheDir: "off"})
+	if !errors.Is(err, weft.ErrOptions) || !strings.Contains(err.Error(), "all but one of cpu:0, cpu:1 are spares; use several") {
+		t.Errorf("with a spare the error is %v", err)
+	}
+	why := errors.New("broken: the worker was killed")
+	one := &found{name: "cpu", devs: []machine.Device{{Model: "one"}}}
+	_, err = weft.Open(t.Context(), weft.Options{Drivers: []driver.Driver{one, &found{name: "broken", err: why}}, Verify: 1, NoCalibrate: true, CacheDir: "off"})
+	if errors.Is(err, weft.ErrOptions) || !errors.Is(err, why) || !strings.Contains(err.Error(), "only cpu:0 opened; left out: broken: the worker was killed") {
+		t.Errorf("with a device left out the error is %v", err)
 	}
 }
 

@@ -308,7 +308,7 @@ func TestFoldMistakes(t *testing.T) {
 		{"there must be 1 to", []string{"--replicas", "-3"}},
 		{"name another file", []string{"--out", filepath.Join(dir, "t.dcd"), "--html", filepath.Join(dir, "t.dcd")}},
 		{"name another file", []string{"--out", filepath.Join(dir, "t.dcd"), "--html", dir + "/./t.dcd"}},
-		{"which is read: name another file", []string{"--structure", native, "--out", native}},
+		{"which the command uses: name another file", []string{"--structure", native, "--out", native}},
 		{".pdb, .dcd, .xtc", []string{"--out", filepath.Join(dir, "t.xyz")}},
 	} {
 		if code, _, err := runWeft(foldArgs(c.args...)...); code != exitUsage || !strings.Contains(err, c.want) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -233,6 +234,10 @@ func (p *planning) run(c *cobra.Command, t *toPlan, r plan.Request, known *plan.
 		}
 		out = file
 		defer out.Close()
+		others := append(slices.Concat(p.offers, p.recorded), cmp.Or(p.records, "-")) // a dash is no file
+		if err := terminal.Distinct([]*terminal.Output{out}, others...); err != nil {
+			return err
+		}
 	}
 	on, rt, err := p.machine(c)
 	if err != nil {

@@ -53,6 +53,9 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
+	if status, _, errs := planned(t, "--svg", svg, "--plans", svg); status != exitUsage || !strings.Contains(errs, "which the command uses: name another file") {
+		t.Errorf("a picture in place of records: status %d, %s", status, errs)
+	}
 	if b, err := os.ReadFile(svg); err != nil || !bytes.HasPrefix(b, []byte("<svg")) {
 		t.Errorf("%.20s, %v", b, err)
 	}

@@ -106,6 +106,7 @@ func TestZK(t *testing.T) {
 		t.Fatal(err)
 	}
 	fails(exitUsage, "would be written over", one(in("same"), in("link"))...)
+	fails(exitUsage, "would be written over", one(filepath.Join(keys, "proving.key"), public)...)
 	fails(exitUsage, "would be written over", one(mine, public)...)
 	fails(exitUsage, "would be written over", one(proof, mine)...)
 	if _, err := os.Stat(in("new.bin")); err == nil {

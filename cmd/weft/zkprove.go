@@ -79,7 +79,7 @@ func (z *zkProof) open(one bool) (err error) {
 		}
 		outputs = append(outputs, z.publicTo)
 	}
-	if err := terminal.Distinct(outputs, z.in...); err != nil {
+	if err := terminal.Distinct(outputs, append(zk.KeyFiles(z.dir), z.in...)...); err != nil {
 		z.close()
 		return err
 	}

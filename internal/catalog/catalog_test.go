@@ -198,3 +198,17 @@ func TestPart(t *testing.T) {
 		}
 	}
 }
+
+// What takes longer to make than to compute is planned by an outline of it.
+func TestOutline(t *testing.T) {
+	for _, w := range list {
+		f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
+		o := w.Flags(f)
+		if w.Name != "msm" && w.Name != "zk" {
+			continue
+		}
+		if j, runs, err := o.Outline(t.Context()); err != nil || runs || j.Name() == "" {
+			t.Errorf("%s: %v, runs: %v, %v", w.Name, j, runs, err)
+		}
+	}
+}

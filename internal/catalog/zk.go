@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/zk/msm"
 )
 
@@ -18,7 +19,9 @@ func msmFlags(f *pflag.FlagSet) Order {
 	f.Var((*power)(&c.Size), "size", "points, as 65536 or 2^16")
 	f.Uint64Var(&c.Seed, "seed", 1, "what points and scalars are drawn from")
 	f.BoolVar(&c.Resident, "resident", false, "let points stay on devices from run to run, as a key's do")
-	return order(&c, msm.New)
+	o := order(&c, msm.New)
+	o.outline = func() (workload.Job, error) { return msm.Outline(c) }
+	return o
 }
 
 // power is a flag for a size that may be written as a power, as in 2^16.

@@ -50,12 +50,7 @@ func OpenOutput(c *cobra.Command, file string) (*Output, error) {
 		return nil, FileError(file, err)
 	}
 	o.mode = info.Mode().Perm()
-	if absolute, err := filepath.Abs(file); err == nil {
-		o.path = absolute
-	}
-	if path, err := filepath.EvalSymlinks(o.path); err == nil { // a link stays one
-		o.path = path
-	}
+	o.path = resolved(file) // a link stays one
 	if missing {
 		_ = os.Remove(o.path) // an empty file at worst
 	}
@@ -65,9 +60,24 @@ func OpenOutput(c *cobra.Command, file string) (*Output, error) {
 // Path returns the one name of a regular file: absolute, and that of the file which a link leads to.
 func (o *Output) Path() string { return o.path }
 
-// Distinct errs where two outputs are one file, of which one would be lost, or an output is a file that is
-// read: whatever names and links lead there.
-func Distinct(outputs []*Output, read ...string) error {
+// resolved returns the one name of a file, which need not be there.
+func resolved(name string) string {
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return name
+	}
+	if found, err := filepath.EvalSymlinks(path); err == nil {
+		return found
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return path
+}
+
+// Distinct errs where two outputs are one file, of which one would be lost, or an output is another file that
+// the command uses: whatever names and links lead there.
+func Distinct(outputs []*Output, others ...string) error {
 	for i, o := range outputs {
 		if o.opened != nil {
 			continue // a pipe or device takes one after the other
@@ -77,13 +87,9 @@ func Distinct(outputs []*Output, read ...string) error {
 				return Usagef("%s would be written over %s: name another file", OneLine(o.name), OneLine(other.name))
 			}
 		}
-		for _, name := range read {
-			path, err := filepath.Abs(name)
-			if err == nil {
-				path, err = filepath.EvalSymlinks(path)
-			}
-			if err == nil && path == o.path {
-				return Usagef("%s would be written over %s, which is read: name another file", OneLine(o.name), OneLine(name))
+		for _, name := range others {
+			if resolved(name) == o.path {
+				return Usagef("%s would be written over %s, which the command uses: name another file", OneLine(o.name), OneLine(name))
 			}
 		}
 	}

@@ -255,6 +255,7 @@ func TestDistinct(t *testing.T) {
 		{[]string{filepath.Join(dir, "new"), "new"}, nil, true},
 		{[]string{"new", "link"}, nil, true},
 		{[]string{"new", "old"}, []string{filepath.Join(dir, "old")}, true},
+		{[]string{"new"}, []string{filepath.Join(dir, "new")}, true},
 		{[]string{"-", "new", "-"}, nil, true},
 		{[]string{os.DevNull, os.DevNull}, []string{os.DevNull}, false},
 	} {

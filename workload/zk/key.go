@@ -202,6 +202,15 @@ func CanWrite(dir string, others ...string) error {
 	}
 }
 
+// KeyFiles returns the names of the files that keys in a folder have.
+func KeyFiles(dir string) []string {
+	files := []string{circuitFile, provingFile, verifyingFile, setupFile}
+	for i, f := range files {
+		files[i] = filepath.Join(dir, f)
+	}
+	return files
+}
+
 // there is the error for a file that is there and would be written over.
 func there(name string) error {
 	return fmt.Errorf("zk: %s is there already: write keys to another folder", name)

@@ -90,6 +90,26 @@ func drawn[P Point](c Config) (workload.Job, error) {
 	return j, nil
 }
 
+// Outline is the sum as a job that has the graph of New's and points that are not drawn, which takes longer than the sum.
+func Outline(c Config) (workload.Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Group == "g1" {
+		return outlined[bn254.G1Affine](c), nil
+	}
+	return outlined[bn254.G2Affine](c), nil
+}
+
+func outlined[P Point](c Config) workload.Job {
+	// Memory that nothing writes to or reads takes none of the machine's.
+	j := &Job[P]{points: make([]P, c.Size), scalars: make([]fr.Element, c.Size), sums: make([]P, parts(int64(c.Size), Align(c.Size)))}
+	if c.Resident {
+		return &residentJob[P]{j}
+	}
+	return j
+}
+
 // NewJob is the sum of a caller's points and scalars as a job. It keeps both slices. What is
 // wrong with scalars is an error that wraps [ErrInput].
 func NewJob[P Point](points []P, scalars []fr.Element) (*Job[P], error) {

@@ -409,3 +409,28 @@ func outside(t *testing.T) (p bn254.G2Affine) {
 		}
 	}
 }
+
+// An outline is as the sum, of which no points were drawn.
+func TestOutline(t *testing.T) {
+	for _, c := range []msm.Config{{Group: "g1", Size: 3001, Seed: 1}, {Group: "g2", Size: 2100, Seed: 2}, {Group: "g1", Size: 1, Seed: 1, Resident: true}} {
+		o, err := msm.Outline(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := msm.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, keeps := j.(workload.Stateful)
+		if _, kept := o.(workload.Stateful); kept != keeps {
+			t.Errorf("%+v: the outline keeps state: %v", c, kept)
+		}
+		got, want := o.Whole(), j.Whole()
+		if o.Name() != j.Name() || o.Items().Extent != j.Items().Extent || o.Items().Align != j.Items().Align || got.Work != want.Work || len(got.Steps) != len(want.Steps) {
+			t.Errorf("%+v: the outline is %s with %+v, want %s with %+v", c, o.Name(), got.Work, j.Name(), want.Work)
+		}
+	}
+	if _, err := msm.Outline(msm.Config{Group: "g3", Size: 1}); !errors.Is(err, msm.ErrInput) {
+		t.Error(err)
+	}
+}
