@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +55,9 @@ func TestKeys(t *testing.T) {
 	var b bytes.Buffer
 	if _, err := proof.WriteTo(&b); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := ReadProof(strings.NewReader(b.String() + "x")); !errors.Is(err, ErrProof) {
+		t.Errorf("a proof with a byte after it: %v", err)
 	}
 	read, err := ReadProof(&b)
 	if err != nil {
@@ -126,6 +130,8 @@ func TestWrongKeys(t *testing.T) {
 	refused("a key with a wrong bit", provingFile)
 	put(provingFile, text[:len(text)/2])
 	refused("half of a key", provingFile)
+	put(provingFile, append(slices.Clone(text), 0))
+	refused("a key with a byte after it", provingFile)
 	put(provingFile, nil)
 	refused("an empty key", provingFile)
 	put(provingFile, text)

@@ -13,11 +13,11 @@ type layout struct {
 	short bool // the text ended early, or has a number that none of the kind has
 }
 
-// fits reports whether a text has all of its parts.
+// fits reports whether a text has all of its parts and nothing after them.
 func fits(text []byte, parts func(*layout)) bool {
 	l := &layout{left: text}
 	parts(l)
-	return !l.short
+	return !l.short && len(l.left) == 0
 }
 
 // take returns the next bytes, nil if there are not as many.
