@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/bench"
 	"github.com/weft-run/weft/internal/catalog"
@@ -156,7 +157,8 @@ func open(ctx context.Context, o weft.Options, stderr io.Writer) (*weft.Runtime,
 		return a
 	}}))
 	rt, err := weft.Open(ctx, o)
-	if errors.Is(err, weft.ErrOptions) || errors.Is(err, weft.ErrNoDevices) && o.Devices != "" {
+	// Devices that are not here were a mistake to ask for; those that are and did not open were not.
+	if errors.Is(err, weft.ErrOptions) || errors.Is(err, weft.ErrNoDevices) && o.Devices != "" && errors.Is(err, driver.ErrUnavailable) {
 		return nil, terminal.Usage(err)
 	}
 	return rt, err
