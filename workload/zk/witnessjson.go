@@ -229,9 +229,14 @@ func shortName(name []byte) string {
 // maxDigits is more than a scalar has.
 const maxDigits = 80
 
+var errNoNumber = errors.New("must be a whole number from 0 on, as 5, \"5\" or \"0x5\"")
+
 // parseScalar reads the digits of a scalar. Errors do not say them.
 func parseScalar(digits []byte, base uint64, to *fr.Element) error {
-	if len(digits) == 0 || len(digits) > maxDigits {
+	if len(digits) == 0 {
+		return errNoNumber
+	}
+	if len(digits) > maxDigits {
 		return errors.New("must be a whole number below the order of the group")
 	}
 	var words [scalarWords]uint64 // the least first
@@ -240,7 +245,7 @@ func parseScalar(digits []byte, base uint64, to *fr.Element) error {
 	for _, c := range digits {
 		d := uint64(bytes.IndexByte([]byte("0123456789abcdef"), c|0x20))
 		if c < '0' || d >= base {
-			return errors.New("must be a whole number from 0 on, as 5, \"5\" or \"0x5\"")
+			return errNoNumber
 		}
 		for i := range words {
 			hi, lo := bits.Mul64(words[i], base)
