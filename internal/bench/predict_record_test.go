@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -249,21 +250,23 @@ func (steady) run(_ context.Context, _ *weft.Runtime, jobs int) ([]float64, erro
 
 // A job that takes long to make is made for the first visit and kept for all others.
 func TestKeptJob(t *testing.T) {
-	made := 0
-	l := &ladder{name: "gemm", make: func(context.Context, int) (subject, error) {
-		made++
-		time.Sleep(2 * longestMade)
-		return steady{}, nil
-	}}
-	rec, v := &recorder{ctx: t.Context()}, &visit{of: l}
-	for range 5 {
-		if err := rec.measured(v); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) { // the clock is not the machine's
+		made := 0
+		l := &ladder{name: "gemm", make: func(context.Context, int) (subject, error) {
+			made++
+			time.Sleep(2 * longestMade)
+			return steady{}, nil
+		}}
+		rec, v := &recorder{ctx: t.Context()}, &visit{of: l}
+		for range 5 {
+			if err := rec.measured(v); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if made != 1 || v.job == nil || v.passes != 5 {
-		t.Errorf("made %d times in %d visits", made, v.passes)
-	}
+		if made != 1 || v.job == nil || v.passes != 5 {
+			t.Errorf("made %d times in %d visits", made, v.passes)
+		}
+	})
 }
 
 // Where there is no time for all passes over all sizes, the largest of the workload that takes most time are

@@ -109,7 +109,7 @@ func storm(t *testing.T, rnd *rand.Rand, o weft.Options) {
 	var asked sync.WaitGroup
 	for range stormDeeds {
 		deed(ctx, rnd, rig, &asked)
-		time.Sleep(time.Duration(rnd.IntN(100)) * time.Millisecond)
+		time.Sleep(time.Duration(rnd.IntN(100)) * time.Millisecond) // so that the next finds runs and recoveries at any point
 	}
 	for _, d := range rig.Devices() {
 		_ = rig.Undrain(d.Name) // it may be lost
@@ -121,8 +121,8 @@ func storm(t *testing.T, rnd *rand.Rand, o weft.Options) {
 	} else if err != nil {
 		t.Errorf("after %d runs: %v", rounds, err)
 	}
-	_, _ = Any(rnd, Kill) // so that the device is being brought back when it is closed
-	time.Sleep(time.Duration(rnd.IntN(30)) * time.Millisecond)
+	_, _ = Any(rnd, Kill)                                      // so that the device is being brought back when it is closed
+	time.Sleep(time.Duration(rnd.IntN(30)) * time.Millisecond) // a worker takes about that long to start
 	if err := rig.Close(); err != nil {
 		t.Errorf("after %d runs: %v", rounds, err)
 	}
