@@ -33,7 +33,7 @@ const (
 	scriptOps  = 40 // of the first so many
 )
 
-// plan is what happens to the devices of a bout. It follows from the seed of the trial and
+// plan lists the faults of a bout and the devices that they hit. It follows from the seed of the trial and
 // the number of the bout alone, so that a simulation meets what live devices do.
 type plan struct {
 	standby bool

@@ -147,7 +147,7 @@ func deed(ctx context.Context, rnd *rand.Rand, rig *Rig, asked *sync.WaitGroup) 
 	case 3: // one after another: that which takes over, or is probed, is among them
 		for range 6 {
 			_, _ = Any(rnd, Kill)
-			time.Sleep(time.Duration(rnd.IntN(20)) * time.Millisecond)
+			time.Sleep(time.Duration(rnd.IntN(20)) * time.Millisecond) // less than a worker takes to start
 		}
 	case 4:
 		_, _ = Any(rnd, Stop)

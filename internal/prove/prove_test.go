@@ -161,7 +161,7 @@ func TestJobAges(t *testing.T) {
 				}
 			}()
 			synctest.Wait()
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // by the clock of the bubble
 			s.next(c)
 			synctest.Wait()
 			select {

@@ -16,7 +16,7 @@ import (
 	"github.com/weft-run/weft/workload/protein"
 )
 
-// Frame is what a replica is like at the end of a round, the [Config.Every] steps between two frames.
+// Frame is the state of a replica at the end of a round. A round has [Config.Every] steps.
 type Frame struct {
 	Step        int     `json:"step"`
 	Replica     int     `json:"replica"`
