@@ -180,7 +180,7 @@ func (b *Builder) contribute(u Use) Use {
 		b.reduced[u.Data] = r
 	}
 	name := fmt.Sprintf("%s part %d", b.data[u.Data].Name, r.made)
-	part := Data{Name: name, Bytes: u.Bytes, Durability: Versioned}
+	part := Data{Name: name, Bytes: u.Bytes, Durability: Versioned, Secret: b.data[u.Data].Secret}
 	if d := &b.data[u.Data]; d.Tolerance != 0 && (d.Elem == "" || u.Bytes%max(d.Elem.Size(), 1) == 0) {
 		part.Elem, part.Tolerance = d.Elem, d.Tolerance
 	}
@@ -478,6 +478,7 @@ func (b *Builder) Build() (*Graph, error) {
 	if err := b.err(); err != nil {
 		return nil, err
 	}
+	b.spreadSecrets()
 	g.flow.shapes(b.tasks)
 	seen := make(map[*Kernel]bool)
 	var last *Kernel
@@ -491,6 +492,25 @@ func (b *Builder) Build() (*Graph, error) {
 		}
 	}
 	return g, nil
+}
+
+// spreadSecrets marks what tasks write that read secret data.
+func (b *Builder) spreadSecrets() {
+	secret := func(u Use) bool { return b.data[u.Data].Secret }
+	if !slices.ContainsFunc(b.data, func(d Data) bool { return d.Secret }) {
+		return
+	}
+	for i := range b.tasks {
+		uses := b.tasks[i].Uses
+		if !slices.ContainsFunc(uses, func(u Use) bool { return u.Access.Reads() && secret(u) }) {
+			continue
+		}
+		for _, u := range uses {
+			if u.Access.Writes() {
+				b.data[u.Data].Secret = true
+			}
+		}
+	}
 }
 
 // checkPieces refuses uses that have more pieces together than there may be.

@@ -211,6 +211,38 @@ func TestUsesOfTheCallerAreLeftAlone(t *testing.T) {
 	}
 }
 
+// What a task writes that reads secret data is secret, and so are parts of a reduction; what comes
+// before the secret, or does not read it, is not.
+func TestSecrets(t *testing.T) {
+	var b Builder
+	data := func(name string, secret bool) DataID {
+		return b.Data(Data{Name: name, Bytes: 4, Input: true, Secret: secret, Combine: goKernel("add")})
+	}
+	key, open, early, sum := data("key", true), data("open", false), data("early", false), data("sum", false)
+	task := func(uses ...Use) { b.Add(Task{Steps: steps(goKernel("k")), Uses: uses}) }
+	x, y, z := data("x", false), data("y", false), data("z", false)
+	task(Use{Data: x, Access: Read}, Use{Data: early, Access: Write})
+	task(Use{Data: open, Access: Read}, Use{Data: key, Access: ReadWrite})
+	task(Use{Data: key, Access: Read}, Use{Data: x, Access: Write})
+	task(Use{Data: x, Access: Read}, Use{Data: y, Access: ReadWrite}, Use{Data: open, Access: Read})
+	task(Use{Data: y, Access: Read}, Use{Data: sum, Access: Reduce})
+	task(Use{Data: open, Access: Read}, Use{Data: sum, Access: Reduce})
+	task(Use{Data: open, Access: Read}, Use{Data: z, Access: Write})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := ""
+	for d := range g.NumData() {
+		if h := g.Data(DataID(d)); h.Secret {
+			secret += h.Name + " "
+		}
+	}
+	if want := "key sum x y sum part 0 "; secret != want {
+		t.Errorf("secret are %q, want %q", secret, want)
+	}
+}
+
 // describe lists tasks with their uses, as the reduction tests read them.
 func describe(g *Graph) string {
 	var s strings.Builder

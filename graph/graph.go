@@ -134,6 +134,11 @@ type Data struct {
 	// Weights names the file with the value of an input that no task writes, so that
 	// package model puts it on devices once for all runs.
 	Weights string
+	// Secret data is overwritten with zeros wherever else than in the caller's memory it was: in
+	// the memory of devices and of the host, right after its last use, and the workspace of tasks
+	// that use it. What a task writes that reads secret data is secret too. A computation with
+	// secret data is not kept in checkpoints. The memory of kernels themselves is theirs to clear.
+	Secret bool
 }
 
 // Dialect says what an Impl's source is.

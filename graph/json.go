@@ -50,7 +50,7 @@ type Resolver func(name string) *Kernel
 //
 // Data has name, bytes, dtype ("float32" or "f4", …), shape (a list), durability
 // (versioned, mirrored, volatile), input, output, combine, tolerance (a number or "same
-// bytes"), and weights, the name of the file with its value, which makes it an input. Where there are dtype and shape, bytes may
+// bytes"), secret, and weights, the name of the file with its value, which makes it an input. Where there are dtype and shape, bytes may
 // be left out. A kernel has a name and impls of dialect, arch, entry, per, block,
 // shared_bytes, and source (text), source_base64 or file, the name of a file: .cu, .ptx,
 // .spv or .comp, which stands for the dialect as well. Decode reads no files; package
@@ -315,12 +315,14 @@ func (d *decoder) handle(n text.Value) {
 			} else if h.Tolerance = d.number(f); h.Tolerance < 0 {
 				d.fail(f.Line, "a tolerance is a number from 0 to 1, or %q", sameBytes)
 			}
+		case "secret":
+			h.Secret = d.flag(f)
 		case "weights":
 			if h.Weights = d.text(f); h.Weights == "" {
 				d.fail(f.Line, "weights is the name of a file, and it is empty")
 			}
 		default:
-			d.unknown(f, "data", "name, bytes, dtype, shape, durability, input, output, combine, tolerance, weights")
+			d.unknown(f, "data", "name, bytes, dtype, shape, durability, input, output, combine, tolerance, secret, weights")
 		}
 	}
 	h.Input = h.Input || h.Weights != ""

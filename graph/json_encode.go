@@ -21,6 +21,7 @@ type (
 		Output     bool   `json:"output,omitempty"`
 		Combine    string `json:"combine,omitempty"`
 		Tolerance  any    `json:"tolerance,omitempty"`
+		Secret     bool   `json:"secret,omitempty"`
 		Weights    string `json:"weights,omitempty"`
 	}
 	jsonKernel struct {
@@ -157,7 +158,7 @@ func (e *encoder) text(s string) string {
 }
 
 func (e *encoder) data(d *Data) jsonData {
-	j := jsonData{Name: e.text(d.Name), Bytes: d.Bytes, DType: string(d.Elem), Input: d.Input, Output: d.Output, Weights: e.text(d.Weights)}
+	j := jsonData{Name: e.text(d.Name), Bytes: d.Bytes, DType: string(d.Elem), Input: d.Input, Output: d.Output, Secret: d.Secret, Weights: e.text(d.Weights)}
 	if d.Shape != nil {
 		j.Shape = d.Shape
 	}

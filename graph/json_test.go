@@ -29,7 +29,7 @@ const kitchenSink = `{
   ],
   "data": [
     {"name": "A", "bytes": "8MB", "durability": "volatile"},
-    {"name": "B", "bytes": 7, "input": true, "output": true, "durability": "mirrored", "tolerance": "same bytes"},
+    {"name": "B", "bytes": 7, "input": true, "output": true, "durability": "mirrored", "tolerance": "same bytes", "secret": true},
     {"name": "C", "bytes": 8e6, "dtype": "f4", "input": true, "combine": "add", "tolerance": 0.25},
     {"name": "W", "dtype": "float16", "shape": [3, 5], "weights": "w/3x5.npy"},
     {"name": "S", "bytes": 8, "dtype": "i8", "shape": [], "input": true}
@@ -55,7 +55,7 @@ func TestDecode(t *testing.T) {
 		{Dialect: Go, Entry: "scale", Per: [3]uint32{All, 1, 1}},
 	}}
 	a := b.Data(Data{Name: "A", Bytes: 8_000_000, Durability: Volatile})
-	bb := b.Data(Data{Name: "B", Bytes: 7, Input: true, Output: true, Durability: Mirrored, Tolerance: SameBytes})
+	bb := b.Data(Data{Name: "B", Bytes: 7, Input: true, Output: true, Durability: Mirrored, Tolerance: SameBytes, Secret: true})
 	c := b.Data(Data{Name: "C", Bytes: 8_000_000, Input: true, Combine: add, Elem: F4, Tolerance: 0.25})
 	w := b.Data(Data{Name: "W", Bytes: 30, Input: true, Elem: F2, Shape: []int64{3, 5}, Weights: "w/3x5.npy"})
 	b.Data(Data{Name: "S", Bytes: 8, Input: true, Elem: I8, Shape: []int64{}})
@@ -103,7 +103,7 @@ func TestEncode(t *testing.T) {
 	const want = `{
   "data": [
     {"name":"A","bytes":8000000,"durability":"volatile"},
-    {"name":"B","bytes":7,"durability":"mirrored","input":true,"output":true,"tolerance":"same bytes"},
+    {"name":"B","bytes":7,"durability":"mirrored","input":true,"output":true,"tolerance":"same bytes","secret":true},
     {"name":"C","bytes":8000000,"dtype":"float32","input":true,"combine":"add","tolerance":0.25},
     {"name":"W","bytes":30,"dtype":"float16","shape":[3,5],"input":true,"weights":"w/3x5.npy"},
     {"name":"S","bytes":8,"dtype":"int64","shape":[],"input":true},
@@ -190,7 +190,7 @@ func TestDecodeMistakes(t *testing.T) {
 		{"null", "{\"data\":\n§null}", `data must be a list, not null`},
 		{"entry of another type", "{\"data\": [\n§3]}", `data must be an object, not 3`},
 		{"data field", "{\"data\": [{\"name\": \"a\",\n§\"bites\": 3}]}",
-			`unknown field "bites" of data; known: name, bytes, dtype, shape, durability, input, output, combine, tolerance, weights`},
+			`unknown field "bites" of data; known: name, bytes, dtype, shape, durability, input, output, combine, tolerance, secret, weights`},
 		{"kernel field", "{\"kernels\": [{\"name\": \"a\",\n§\"ptx\": 3}]}", `unknown field "ptx" of a kernel; known: name, impls`},
 		{"impl field", "{\"kernels\": [{\"name\": \"a\", \"impls\": [{\n§\"ptx\": 3}]}]}",
 			`unknown field "ptx" of an impl; known: dialect, arch, entry, source, source_base64, file, per, block, shared_bytes`},
