@@ -149,8 +149,11 @@ type Action struct {
 	Run    RunID            // Home, Launch, Done
 	Graph  *graph.Graph     // Launch
 	Inst   Inst             // Home, Alloc, Free
-	Bytes  int64            // Home, Alloc, Copy
-	Src    Inst             // Copy
+	// Secret: what is copied, or used by a launch, is to leave nothing behind in memory that this
+	// needs; of Free, the content is to be overwritten.
+	Secret bool
+	Bytes  int64 // Home, Alloc, Copy
+	Src    Inst  // Copy
 	Dst    Inst
 	SrcOff int64
 	DstOff int64

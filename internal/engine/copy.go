@@ -158,6 +158,7 @@ func (e *Engine) copy(src, dst Inst, p, m pieceID, s, ds slotID, why copyWhy) {
 	a := e.out.emit(Copy)
 	a.Op, a.Device, a.From = op, e.mem.spaces[to].dev, e.mem.spaces[from].dev
 	a.Src, a.Dst, a.Bytes = Inst(src), Inst(dst), bytes
+	a.Secret = e.mem.insts[src].secret
 	a.SrcOff, a.DstOff = e.offset(src, p), e.offset(dst, p)
 	a.Waits = e.waits[w:len(e.waits):len(e.waits)]
 }

@@ -146,6 +146,7 @@ func (e *Engine) emitLaunch(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	a := e.out.emit(Launch)
 	a.Op, a.Device, a.Run, a.Task, a.Rank, a.Graph = op, dev, r.id, gt, rec.rank, r.g
 	a.Waits, a.Args = waits, e.args[arg0:len(e.args):len(e.args)]
+	a.Secret = r.secret
 	return a
 }
 
@@ -191,6 +192,7 @@ func (e *Engine) launch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceI
 	e.copyFor = -1
 	if work := r.shapes[f.Rows[gt].Shape].workspace; work > 0 {
 		i := e.mem.alloc(-1, e.devs[dev].space, 0, 0, 0, work)
+		e.mem.hide(i, r.secret)
 		e.args = append(e.args, Arg{Inst(i), 0, work})
 		rec.args = append(rec.args, i)
 		e.mem.pin(i, 0, 0, 0)

@@ -48,7 +48,7 @@ func (e *Engine) NewData(name string, bytes int64, kind graph.Durability) DataRe
 		e.resident = append(e.resident, residentData{})
 	}
 	d := e.mem.allocData(1)
-	e.mem.openData(d, kind, false, -1-runSlot(ref))
+	e.mem.openData(d, kind, false, false, -1-runSlot(ref))
 	v := e.mem.newValue(-1, d, 0, bytes)
 	e.mem.vals.at[v].on(madeOnDevice) // its home comes with the next step
 	e.mem.vals.at[v].on(isCurrent)

@@ -117,6 +117,7 @@ type run struct {
 	purged     bool            // its tasks are off every list, because it is about to end
 	timeout    time.Duration   // of tasks that name none: negative for none, 0 for the device's own
 	volatile   bool            // some of its data is updated in place
+	secret     bool            // some of its data is secret
 	planned    bool            // the policy has a plan for it
 	begun      bool            // it was admitted, so that it has tasks and values
 	after      int             // while it waits: invariant: lines for resident data it is not first in
@@ -303,6 +304,10 @@ func (e *Engine) startData(r *run) {
 		if r.refs != nil && r.refs[d] >= 0 {
 			res := &e.resident[r.refs[d]]
 			r.dataOf[d] = res.data
+			if gd.Secret {
+				e.mem.keepSecret(res.data)
+			}
+			r.secret = r.secret || e.mem.data.at[res.data].secret
 			r.volatile = r.volatile || e.mem.data.at[res.data].kind == graph.Volatile
 			if r.writes(graph.DataID(d)) {
 				res.writer = true
@@ -314,7 +319,8 @@ func (e *Engine) startData(r *run) {
 		id := r.dbase + dataID(d)
 		r.dataOf[d] = id
 		n := pieceID(r.f.PieceOff[d+1] - r.f.PieceOff[d])
-		e.mem.openData(id, gd.Durability, !gd.Output, r.slot)
+		e.mem.openData(id, gd.Durability, !gd.Output, gd.Secret, r.slot)
+		r.secret = r.secret || gd.Secret
 		if n > fewPieces {
 			e.mem.makeLists(id, n)
 		}

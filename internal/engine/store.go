@@ -97,8 +97,11 @@ type inst struct {
 	home         bool   // it is its data's home and lives as long as the data
 	lent         bool   // it is the caller's memory and does not count as used
 	deferred     bool   // it is on store.deferred
-	lo           int64  // offset of its first byte in the data
-	bytes        int64
+	// secret says that it has held secret data: it is cleared when it is freed, and never idle.
+	// Invariant: set for every instance of data with secret set.
+	secret bool
+	lo     int64 // offset of its first byte in the data
+	bytes  int64
 }
 
 // slot is the storage of one piece in an instance.
@@ -162,6 +165,7 @@ func (st *store) newInst(d dataID, space spaceID, p0, n pieceID, lo, bytes int64
 	if d >= 0 {
 		head := st.list(&st.insts[i])
 		st.insts[i].next, *head = *head, i
+		st.insts[i].secret = st.data.at[d].secret
 	}
 	st.spaces[space].used += bytes
 	if space != 0 {
@@ -177,7 +181,7 @@ func (st *store) alloc(d dataID, space spaceID, p0, n pieceID, lo, bytes int64) 
 	if n == 1 && space == 0 {
 		if i := st.idle.take(st.insts, bytes); i >= 0 {
 			in := &st.insts[i]
-			in.data, in.p0, in.lo = d, p0, lo
+			in.data, in.p0, in.lo, in.secret = d, p0, lo, st.data.at[d].secret
 			head := st.list(in)
 			in.next, *head = *head, i
 			st.spaces[0].used += bytes
@@ -273,7 +277,7 @@ func (st *store) freeInst(i Inst) {
 		}
 	}
 	in.data = -2
-	if in.space != 0 || in.n != 1 || in.lent || !st.idle.put(i, in.bytes) {
+	if in.space != 0 || in.n != 1 || in.lent || in.secret || !st.idle.put(i, in.bytes) {
 		if in.space != 0 {
 			*st.spaces[in.space].free += in.bytes
 			st.lruRemove(i)
@@ -345,6 +349,18 @@ func (st *store) madeRoom(space spaceID) {
 	}
 }
 
+// hide says whether an instance of no data, a workspace, is secret.
+func (st *store) hide(i Inst, secret bool) { st.insts[i].secret = secret }
+
+// keepSecret marks data as secret, with what has been made for it.
+func (st *store) keepSecret(d dataID) {
+	if st.data.at[d].secret {
+		return
+	}
+	st.data.at[d].secret = true
+	st.eachInst(d, func(i Inst) { st.insts[i].secret = true })
+}
+
 // unlist takes an instance off the list of its data, so that no search finds it.
 func (st *store) unlist(i Inst) {
 	in := &st.insts[i]
@@ -365,7 +381,7 @@ func (st *store) discard(i Inst) {
 	in := &st.insts[i]
 	st.slots.release(in.slot, int(in.n))
 	a := st.out.emit(Free)
-	a.Device, a.Inst = st.spaces[in.space].dev, i
+	a.Device, a.Inst, a.Secret = st.spaces[in.space].dev, i, in.secret
 	st.freeInsts = append(st.freeInsts, i)
 }
 

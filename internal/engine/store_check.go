@@ -98,6 +98,9 @@ func (st *store) auditSlots() error {
 				return fmt.Errorf("slot %d holds value %d, which does not list it", s, sl.val)
 			}
 		}
+		if in.data >= 0 && st.data.at[in.data].secret && !in.secret {
+			return fmt.Errorf("instance %d is not secret, and its data %d is", i, in.data)
+		}
 		if in.held != held {
 			return fmt.Errorf("instance %d says it holds %d values, and holds %d", i, in.held, held)
 		}
@@ -108,7 +111,7 @@ func (st *store) auditSlots() error {
 	for _, list := range st.idle.insts {
 		slots += len(list)
 		for _, i := range list {
-			if in := &st.insts[i]; in.data != -2 || in.space != hostSpace || in.n != 1 || in.held != 0 || in.pins != 0 || in.lent {
+			if in := &st.insts[i]; in.data != -2 || in.space != hostSpace || in.n != 1 || in.held != 0 || in.pins != 0 || in.lent || in.secret {
 				return fmt.Errorf("idle instance %d is in use", i)
 			}
 		}

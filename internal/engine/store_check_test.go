@@ -16,7 +16,7 @@ func auditedStore(t *testing.T) *store {
 	const few, many = 0, 1
 	first := st.allocData(2)
 	for d, pieces := range []pieceID{few: 2, many: fewPieces + 1} {
-		st.openData(first+dataID(d), graph.Versioned, false, 0)
+		st.openData(first+dataID(d), graph.Versioned, false, false, 0)
 		if pieces > fewPieces {
 			st.makeLists(first+dataID(d), pieces)
 		}
@@ -91,6 +91,8 @@ func TestAuditCatches(t *testing.T) {
 		{"idle with pieces", "is in use", func(st *store) { idle(st).n = 2 }},
 		{"idle and held", "is in use", func(st *store) { idle(st).held = 1 }},
 		{"idle and pinned", "is in use", func(st *store) { idle(st).pins = 1 }},
+		{"idle and secret", "is in use", func(st *store) { idle(st).secret = true }},
+		{"not secret as its data", "is not secret", func(st *store) { st.data.at[0].secret = true }},
 		{"idle and lent", "is in use", func(st *store) { idle(st).lent = true }},
 		{"slots in use", "slots are in use", func(st *store) { st.slots.live++ }},
 		{"bytes used", "bytes and", func(st *store) { st.spaces[1].used++ }},

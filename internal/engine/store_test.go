@@ -60,6 +60,7 @@ type storeModel struct {
 	after   map[Inst][]uint64 // by lane, the operations that an instance must not end before
 	away    map[spaceID]bool
 	waits   map[spaceID]int // those in line for a memory
+	secret  map[Inst]bool   // made or taken for secret data
 	host    map[Inst]int64  // bytes of the buffers made in host memory, idle ones too
 }
 
@@ -78,7 +79,7 @@ func newStoreModel(t *testing.T, seed uint64) *storeModel {
 		data: make(map[dataID]pieceID), homes: make(map[dataID]bool),
 		copies: make(map[valueID]map[slotID]placed), buffers: make(map[Inst]bool),
 		after: make(map[Inst][]uint64), away: make(map[spaceID]bool), waits: make(map[spaceID]int),
-		host: make(map[Inst]int64),
+		host: make(map[Inst]int64), secret: make(map[Inst]bool),
 	}
 	mach := &machine.Machine{HostBytes: modelHost, Devices: make([]machine.Device, 2)}
 	free := make([]*int64, 2)
@@ -107,7 +108,11 @@ func (m *storeModel) perform() {
 			if !m.buffers[a.Inst] {
 				m.t.Fatalf("instance %d is freed and was not made", a.Inst)
 			}
+			if a.Secret != m.secret[a.Inst] {
+				m.t.Fatalf("instance %d is freed with Secret %v, and secret data was in it: %v", a.Inst, a.Secret, m.secret[a.Inst])
+			}
 			delete(m.buffers, a.Inst)
+			delete(m.secret, a.Inst)
 			delete(m.host, a.Inst)
 			for l, seq := range m.after[a.Inst] {
 				if m.lanes[l].done < seq {
@@ -288,6 +293,8 @@ func (m *storeModel) call() {
 		m.toggleAway()
 	case k < 113:
 		m.recut()
+	case k < 115:
+		m.becomeSecret()
 	default:
 		m.freeQuick()
 	}
@@ -387,7 +394,7 @@ func (m *storeModel) freeQuick() {
 func (m *storeModel) addData() {
 	d := m.st.allocData(1)
 	n := pieceID(1 + m.rng.IntN(20))
-	m.st.openData(d, graph.Versioned, m.rng.IntN(4) == 0, 0)
+	m.st.openData(d, graph.Versioned, m.rng.IntN(4) == 0, m.rng.IntN(4) == 0, 0)
 	if n > fewPieces {
 		m.st.makeLists(d, n)
 	}
@@ -395,7 +402,23 @@ func (m *storeModel) addData() {
 	if m.rng.IntN(2) == 0 {
 		m.st.makeHome(d, n, int64(n)*pieceLen(d), Action{})
 		m.homes[d] = true
+		m.made(m.st.data.at[d].home)
 	}
+}
+
+// made notes that an instance was made, or taken, for its data.
+func (m *storeModel) made(i Inst) {
+	m.perform() // another instance may have had its number
+	if m.st.data.at[m.st.insts[i].data].secret {
+		m.secret[i] = true
+	}
+}
+
+// becomeSecret makes data secret that may have instances.
+func (m *storeModel) becomeSecret() {
+	d := pick(m.rng, slices.Sorted(maps.Keys(m.data)))
+	m.st.keepSecret(d)
+	m.st.eachInst(d, m.made)
 }
 
 func (m *storeModel) addValue() {
@@ -441,6 +464,7 @@ func (m *storeModel) addCopy() {
 			m.t.Fatalf("asked for %d bytes of pieces [%d, %d) of data %d, got %+v", bytes, p0, p0+n, val.data, *in)
 		}
 		delete(m.after, i) // it is used again
+		m.made(i)
 		m.hold(m.st.insts[i].at(val.piece), v)
 	}
 }
@@ -636,7 +660,7 @@ func TestFirstSlot(t *testing.T) {
 	for _, ev := range []valueEvent{madeInHost, commitBegun} {
 		m := newStoreModel(t, 1)
 		d := m.st.allocData(1)
-		m.st.openData(d, graph.Versioned, false, 0)
+		m.st.openData(d, graph.Versioned, false, false, 0)
 		m.st.makeHome(d, 1, pieceLen(d), Action{})
 		v := m.st.newValue(0, d, 0, pieceLen(d))
 		m.st.hold(0, v, 0, 0)
@@ -657,7 +681,7 @@ func TestFirstSlot(t *testing.T) {
 func TestBufferUsedAgainBeforeItsEnd(t *testing.T) {
 	m := newStoreModel(t, 1)
 	d := m.st.allocData(1)
-	m.st.openData(d, graph.Versioned, false, 0)
+	m.st.openData(d, graph.Versioned, false, false, 0)
 	first, second := m.st.newValue(0, d, 0, 16), m.st.newValue(0, d, 0, 16)
 	i := m.st.alloc(d, hostSpace, 0, 1, 0, 16)
 	s := m.st.insts[i].slot

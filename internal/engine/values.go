@@ -184,9 +184,9 @@ func (st *store) openValue(v valueID, run runSlot, d dataID, p pieceID, bytes in
 
 // openData fills in one of the records that data.alloc returned, field by field likewise.
 // Data of more than fewPieces pieces gets lists by makeLists besides.
-func (st *store) openData(d dataID, kind graph.Durability, fixed bool, run runSlot) {
+func (st *store) openData(d dataID, kind graph.Durability, fixed, secret bool, run runSlot) {
 	x := &st.data.at[d]
-	x.insts, x.home, x.kind, x.fixed, x.levels, x.run = -1, -1, kind, fixed, 0, run
+	x.insts, x.home, x.kind, x.fixed, x.levels, x.run, x.secret = -1, -1, kind, fixed, 0, run, secret
 }
 
 // datum is a data handle: of a run, or resident data.
@@ -198,7 +198,8 @@ type datum struct {
 	kind  graph.Durability
 	// fixed says that the home must not be written to: the caller gave an input
 	// and did not ask for it back.
-	fixed bool
+	fixed  bool
+	secret bool // its instances are cleared when they are freed (graph.Data.Secret)
 	// levels is the depth of the tree of instance lists, 0 for one list (lists.go).
 	levels uint8
 	run    runSlot // the run it belongs to; -1-ref for resident data
