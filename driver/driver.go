@@ -135,6 +135,10 @@ type Op struct {
 	Waits []Wait
 	Buf   Buffer // Alloc, Free
 	Bytes int64  // Alloc, Copy
+	// Secret: nothing is to be left behind. Of Free, the content of Buf is overwritten with zeros
+	// before its memory is used again or given back. Of Copy and Launch, so is other memory that the
+	// device takes for it, such as staging, once it is complete.
+	Secret bool
 	// Alloc: where the buffer lies, on devices that are SlabMakers and are
 	// given slabs; Slab 0 leaves it to the device.
 	Slab    int32

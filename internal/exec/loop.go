@@ -124,7 +124,8 @@ type dev struct {
 // hostMem is the memory behind a host instance.
 type hostMem struct {
 	b      []byte
-	pooled bool // it is ours, not the caller's
+	pooled bool // it goes back to the pool
+	lent   bool // it is the caller's
 }
 
 func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
@@ -358,14 +359,18 @@ func (l *loop) perform() {
 			l.copy(a)
 		case engine.Alloc:
 			if a.Device == machine.Host {
-				l.setMem(a.Inst, hostMem{l.pool.get(a.Bytes), true})
+				l.setMem(a.Inst, hostMem{b: l.pool.get(a.Bytes), pooled: true})
 			} else {
 				d := l.devs[a.Device]
 				d.batch = append(d.batch, driver.Op{Kind: driver.Alloc, Buf: driver.Buffer(a.Inst), Bytes: a.Bytes})
 			}
 		case engine.Free:
 			if a.Device == machine.Host {
-				if m := &l.mem[a.Inst]; m.pooled {
+				m := &l.mem[a.Inst]
+				if a.Secret && !m.lent {
+					clear(m.b)
+				}
+				if m.pooled {
 					l.pool.put(m.b)
 				}
 				l.mem[a.Inst] = hostMem{}
@@ -373,7 +378,7 @@ func (l *loop) perform() {
 					l.sumFree(a.Inst)
 				}
 			} else if d := l.devs[a.Device]; !d.closed {
-				d.batch = append(d.batch, driver.Op{Kind: driver.Free, Buf: driver.Buffer(a.Inst)})
+				d.batch = append(d.batch, driver.Op{Kind: driver.Free, Buf: driver.Buffer(a.Inst), Secret: a.Secret})
 			}
 		case engine.Home:
 			l.home(a)
@@ -481,7 +486,7 @@ func (d *dev) next(k driver.Kind, op engine.Op, waits []engine.Op) *driver.Op {
 func (l *loop) launch(a *engine.Action) {
 	d := l.devs[a.Device]
 	op := d.next(driver.Launch, a.Op, a.Waits)
-	op.Task = a.Graph.Task(a.Task)
+	op.Task, op.Secret = a.Graph.Task(a.Task), a.Secret
 	if a.Gang {
 		l.assemble(a, op.Task, d)
 	}
@@ -526,7 +531,7 @@ func (l *loop) copy(a *engine.Action) {
 		l.sumCopy(a)
 	}
 	op := d.next(driver.Copy, a.Op, a.Waits)
-	op.Bytes = a.Bytes
+	op.Bytes, op.Secret = a.Bytes, a.Secret
 	op.Src, op.Dst, op.SrcOff, op.DstOff = driver.Buffer(a.Src), driver.Buffer(a.Dst), a.SrcOff, a.DstOff
 	if peer {
 		op.From = l.devs[a.From].Device

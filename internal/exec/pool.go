@@ -77,9 +77,9 @@ func (l *loop) setMem(i engine.Inst, m hostMem) {
 func (l *loop) home(a *engine.Action) {
 	if a.Run == 0 {
 		mem := l.homes[a.Ref]
-		l.setMem(a.Inst, hostMem{mem, l.pool.shared != nil && l.pool.shared.Owns(mem)})
+		l.setMem(a.Inst, hostMem{b: mem, pooled: l.pool.shared != nil && l.pool.shared.Owns(mem)})
 		delete(l.homes, a.Ref) // the instance has it now, until no run uses the data
 		return
 	}
-	l.setMem(a.Inst, hostMem{b: l.runs[a.Run].Memory(a.Data)})
+	l.setMem(a.Inst, hostMem{b: l.runs[a.Run].Memory(a.Data), lent: true})
 }

@@ -58,6 +58,7 @@ var tests = []struct {
 	{"kernel fails", 1, testKernelFails, false},
 	{"wrong kernels", 1, testWrongKernels, false},
 	{"parameters", 1, testParams, false},
+	{"secrets", 1, testSecrets, true},
 	{"close in flight", 2, testCloseInFlight, false},
 	{"after close", 1, testAfterClose, true},
 	{"telemetry", 1, testTelemetry, true},

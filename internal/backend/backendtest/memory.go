@@ -222,3 +222,58 @@ func testBufferLeak(r *rig) {
 	}
 	d.alive("ten thousand buffers")
 }
+
+// testSecrets frees buffers that hold secrets and makes others of the same size at once: these must
+// hold nothing of them, and must not lose what is written to them while the secret is overwritten.
+func testSecrets(r *rig) {
+	d := r.devs[0]
+	rnd := rand.New(rand.NewPCG(4, 2))
+	for _, n := range []int{1, 6, 255, 4099, 300_001} {
+		secret := noise(rnd, n+8)[:n]
+		b := d.alloc(int64(n))
+		r.sent(d, d.write(b, 0, secret))
+		got, next := make([]byte, n), noise(rnd, n+8)[:n]
+		d.wipe(b)
+		again := d.alloc(int64(n))
+		before := d.read(got, again, 0)
+		d.send()
+		r.ok(before)
+		const some = 6 // fewer bytes of it may be there by chance
+		for _, at := range []int{0, n / 2, n - some} {
+			if n < some {
+				break
+			}
+			if at = min(at, n-some); bytes.Contains(got, secret[at:at+some]) {
+				r.Errorf("byte %d of a secret of %d bytes can be read in the next buffer", at, n)
+			}
+		}
+		for range 5 {
+			o := d.write(again, 0, next)
+			last := d.read(got, again, 0, o)
+			d.send()
+			if r.ok(o, last); !bytes.Equal(got, next) {
+				r.Fatalf("a buffer of %d bytes in the place of a secret has lost byte %d", n, firstDifference(got, next))
+			}
+			next = noise(rnd, n+8)[:n]
+			d.wipe(again)
+			again = d.alloc(int64(n))
+		}
+		d.free(again)
+	}
+	d.wipe(1 << 20) // was never made
+
+	// A device whose memory is full of secrets has it back once they are overwritten.
+	all := d.memory()
+	if all == 0 || all > 1<<30 {
+		d.alive("secrets")
+		return
+	}
+	for range 3 {
+		b := d.alloc(all / 5 * 3)
+		o := d.write(b, all/5*3-3, []byte{1, 2, 3})
+		d.send()
+		r.ok(o)
+		d.wipe(b)
+	}
+	d.alive("secrets")
+}

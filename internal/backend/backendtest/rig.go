@@ -153,6 +153,11 @@ func (d *dev) free(b driver.Buffer) {
 	d.batch = append(d.batch, driver.Op{Kind: driver.Free, Buf: b})
 }
 
+// wipe puts the end of a buffer with a secret into the batch.
+func (d *dev) wipe(b driver.Buffer) {
+	d.batch = append(d.batch, driver.Op{Kind: driver.Free, Buf: b, Secret: true})
+}
+
 // write copies host memory into a buffer. Host memory is given as it is, so the
 // offset beside it must not matter.
 func (d *dev) write(b driver.Buffer, off int64, data []byte, waits ...op) op {

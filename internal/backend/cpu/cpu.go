@@ -209,7 +209,7 @@ func (d *device) Submit(batch []driver.Op) error {
 			batch = batch[1:]
 			continue
 		case driver.Free:
-			d.free(op.Buf)
+			d.free(op.Buf, op.Secret)
 			batch = batch[1:]
 			continue
 		}
@@ -238,9 +238,12 @@ func (d *device) alloc(op *driver.Op) {
 	d.used += op.Bytes
 }
 
-func (d *device) free(b driver.Buffer) {
+func (d *device) free(b driver.Buffer, secret bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if secret {
+		clear(d.buffers[b])
+	}
 	d.used -= int64(len(d.buffers[b]))
 	delete(d.buffers, b)
 }

@@ -24,7 +24,7 @@ type api struct {
 	hostRegister, hostUnregister, memAllocAsync, memFreeAsync    proc
 	granularity, memCreate, memRelease, memReserve, memUnreserve proc
 	memMap, memUnmap, memSetAccess, memExport, memImport         proc
-	copyIn, copyOut, copyWithin, copyPeer                        proc
+	copyIn, copyOut, copyWithin, copyPeer, fillAsync             proc
 	moduleLoad, moduleUnload, moduleFunction, funcSetAttribute   proc
 	funcParam, occupancyShape, occupancyBlocks                   proc
 	launch, launchEx                                             proc
@@ -65,7 +65,7 @@ func openAPI(folders []string) (*api, error) {
 		{&a.memMap, "cuMemMap"}, {&a.memUnmap, "cuMemUnmap"}, {&a.memSetAccess, "cuMemSetAccess"},
 		{&a.memExport, "cuMemExportToShareableHandle"}, {&a.memImport, "cuMemImportFromShareableHandle"},
 		{&a.copyIn, "cuMemcpyHtoDAsync_v2"}, {&a.copyOut, "cuMemcpyDtoHAsync_v2"}, {&a.copyWithin, "cuMemcpyDtoDAsync_v2"},
-		{&a.copyPeer, "cuMemcpyPeerAsync"},
+		{&a.copyPeer, "cuMemcpyPeerAsync"}, {&a.fillAsync, "cuMemsetD8Async"},
 		{&a.moduleLoad, "cuModuleLoadDataEx"}, {&a.moduleUnload, "cuModuleUnload"}, {&a.moduleFunction, "cuModuleGetFunction"},
 		{&a.funcSetAttribute, "cuFuncSetAttribute"}, {&a.funcParam, "cuFuncGetParamInfo"},
 		{&a.occupancyShape, "cuOccupancyMaxPotentialBlockSize"}, {&a.occupancyBlocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor"},

@@ -78,6 +78,7 @@ type device struct {
 	flying    int  // operations on streams
 	held      int  // operations on lanes, not on streams
 	blamed    bool // a single kernel lost the device
+	wiper     wiper
 }
 
 // cores is how many shader cores a multiprocessor of an architecture has.
@@ -226,6 +227,10 @@ func (d *device) Submit(batch []driver.Op) error {
 		case driver.Alloc:
 			d.memory.alloc(d, o)
 		case driver.Free:
+			if at, bytes := d.memory.of(o.Buf); o.Secret && bytes > 0 {
+				d.wiper.asked.Add(1)
+				d.pending = append(d.pending, &op{wipe: true, dst: at, bytes: bytes})
+			}
 			d.memory.free(o.Buf)
 		default:
 			d.pending = append(d.pending, d.take(o))
@@ -364,6 +369,8 @@ func (d *device) shut() error {
 			s.bundle.close(d, f)
 			_ = d.api.do(f, &d.api.streamDestroy, s.handle)
 		}
+		d.rest()
+		_ = d.api.do(f, &d.api.streamDestroy, d.wiper.handle)
 		d.probe.close(d, f)
 		_ = d.api.do(f, &d.api.memFreeHost, d.block)
 		return d.memory.close(d, f)

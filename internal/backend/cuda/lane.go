@@ -83,6 +83,7 @@ type op struct {
 	comm   *communicator // whose ranks it works with
 
 	launched bool // a kernel of it may run already, while it is being started
+	wipe     bool // dst is overwritten, on no lane
 }
 
 // dep is a ticket of another stream an operation waits for.
@@ -235,10 +236,19 @@ func (d *device) intake() bool {
 	d.batch, d.pending = d.pending, d.batch[:0]
 	d.waiting.Store(0)
 	d.mu.Unlock()
+	wiped := false
 	for _, o := range d.batch {
+		if o.wipe {
+			d.fill(o)
+			wiped = true
+			continue
+		}
 		l := d.lane(o.lane)
 		l.ops.push(o)
 		d.held++
+	}
+	if wiped {
+		d.hold()
 	}
 	clear(d.batch)
 	return true

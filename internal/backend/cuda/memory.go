@@ -176,6 +176,16 @@ func (m *memory) drop(n driver.Buffer) {
 	m.buffers[n] = buffer{}
 }
 
+// of returns where a buffer is, and its size; 0 if there is none.
+func (m *memory) of(n driver.Buffer) (uintptr, int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n < 0 || int(n) >= len(m.buffers) {
+		return 0, 0
+	}
+	return m.buffers[n].addr, m.buffers[n].bytes
+}
+
 // at resolves a part of a buffer.
 func (m *memory) at(n driver.Buffer, off, bytes int64) (uintptr, error) {
 	m.mu.Lock()
@@ -285,6 +295,7 @@ func (d *device) MapSlab(n int32, fd int, size int64) error {
 
 // UnmapSlab gives a slab up. Buffers in it are gone.
 func (d *device) UnmapSlab(n int32) error {
+	d.rest()
 	d.memory.mu.Lock()
 	defer d.memory.mu.Unlock()
 	c, ok := d.memory.slabs[n]

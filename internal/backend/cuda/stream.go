@@ -35,8 +35,14 @@ func (s *stream) endOf(ticket uint32) time.Duration {
 }
 
 // The block of pinned memory has blockBytes bytes. Its first wordBytes are the words of the
-// streams, wordStride bytes apart; the rest holds the arguments of a launch.
-const wordStride, wordBytes, blockBytes = 64, (maxLanes + 2) * 64, 16 << 10
+// streams and, after them, of the wiper, wordStride bytes apart; the rest holds the arguments of a
+// launch.
+const (
+	wordStride = 64
+	wiperWord  = maxLanes + 2
+	wordBytes  = (wiperWord + 1) * wordStride
+	blockBytes = 16 << 10
+)
 
 // openStreams makes the streams and the block of pinned memory.
 func (d *device) openStreams(f *frame) error {
@@ -59,7 +65,7 @@ func (d *device) openStreams(f *frame) error {
 		d.streams = append(d.streams, s)
 	}
 	d.layOut()
-	return nil
+	return d.wiper.open(d, f, onGPU)
 }
 
 // send starts an operation on its stream and reports whether it is there.

@@ -166,7 +166,7 @@ func (d *device) Submit(batch []driver.Op) error {
 		case driver.Alloc:
 			d.alloc(in)
 		case driver.Free:
-			d.free(in.Buf)
+			d.free(in.Buf, in.Secret)
 		default:
 			d.given++
 			o := &op{Op: *in, n: d.given, lost: d.lost}
@@ -206,9 +206,13 @@ func (d *device) alloc(in *driver.Op) {
 	d.used += in.Bytes
 }
 
-func (d *device) free(b driver.Buffer) {
-	if buf := d.buffers[b]; buf.slab == 0 {
+func (d *device) free(b driver.Buffer, secret bool) {
+	buf := d.buffers[b]
+	if buf.slab == 0 {
 		d.used -= int64(len(buf.mem))
+	}
+	if secret {
+		clear(buf.mem)
 	}
 	delete(d.buffers, b)
 }

@@ -69,6 +69,7 @@ type device struct {
 	foreign    map[int32]bool       // others' slabs the worker has mapped
 	far        map[*origin]bool     // devices whose slabs it cannot map
 	unreleased []temporary          // memory to give back to the arena when its operation is complete
+	sent       uint64               // operations given to workers
 	rec        writer
 	steps      writer
 	backlog    []byte // records the ring had no room for, each after its length

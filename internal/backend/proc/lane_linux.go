@@ -50,6 +50,7 @@ func (l *lane) behind(s *stager, seq uint32) uint32 {
 // flight is an operation given to the worker and not completed.
 type flight struct {
 	seq    uint32
+	n      uint64 // of all operations given to workers
 	kind   driver.Kind
 	task   *graph.Task
 	waits  []driver.Wait
@@ -59,13 +60,15 @@ type flight struct {
 	epoch  int64       // and which of its workers
 	host   []byte      // of the arena, written by the worker
 	staged *stagedCopy // it is a staged copy, or a part of one
+	secret bool        // temp is overwritten before it is given back
 	late   bool        // given when a suspect that ran alone had failed: if that cost the device, this never ran
 }
 
 // temporary is memory of the arena that is free once an operation is complete.
 type temporary struct {
-	mem   []byte
-	until driver.Wait
+	mem    []byte
+	until  driver.Wait
+	secret bool
 }
 
 // push notes an operation as given.
@@ -106,16 +109,23 @@ func (d *device) settle(l *lane, start, end time.Duration, err error) (driver.Co
 	l.first++
 	d.flying.Add(-1)
 	if f.temp != nil {
-		d.unreleased = append(d.unreleased, temporary{f.temp, f.until})
+		d.unreleased = append(d.unreleased, temporary{f.temp, f.until, f.secret})
 		f.temp = nil
 	}
 	d.unreleased = slices.DeleteFunc(d.unreleased, func(t temporary) bool {
 		done, _ := d.board.State(t.until)
-		if done = done || t.until.Seq == 0; done {
+		done = done || t.until.Seq == 0
+		if done && t.secret {
+			clear(t.mem)
+		}
+		if done {
 			d.drv.o.Memory.Put(t.mem)
 		}
 		return done
 	})
+	if err == nil {
+		d.heap.wiped(f.n)
+	}
 	if f.kind == driver.Launch && err == nil && len(d.suspects) > 0 {
 		delete(d.suspects, f.task)
 	}

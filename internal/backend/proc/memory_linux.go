@@ -23,6 +23,24 @@ type heap struct {
 	space   *extent.Space
 	slabs   []slab // in the order they were made
 	buffers map[driver.Buffer]buffer
+	// unwiped are secret buffers in slabs that were freed and may not be overwritten yet. The
+	// worker does that in its turn; if it is lost before, the next one does it first.
+	unwiped []unwiped
+}
+
+// unwiped is a buffer that is overwritten before the operation with number next.
+type unwiped struct {
+	buffer
+	next uint64
+}
+
+// wiped notes that operation n is complete, and with it what the worker was told before.
+func (h *heap) wiped(n uint64) {
+	done := 0
+	for done < len(h.unwiped) && h.unwiped[done].next <= n {
+		done++
+	}
+	h.unwiped = slices.Delete(h.unwiped, 0, done)
 }
 
 // slab is device memory the keeper made.
@@ -60,7 +78,7 @@ func newHeap(slabbed bool, limit int64) heap {
 func (h *heap) clear() {
 	h.space, h.used = extent.New(extentAlign), 0
 	clear(h.buffers)
-	h.slabs = nil
+	h.slabs, h.unwiped = nil, nil
 }
 
 // alloc makes a buffer and tells the worker. One that cannot be made stays
@@ -72,7 +90,7 @@ func (d *device) alloc(b driver.Buffer, bytes int64, wait bool) bool {
 		return true
 	}
 	if _, there := h.buffers[b]; there {
-		d.free(b)
+		d.free(b, false)
 	}
 	if !h.slabbed {
 		if bytes > maxBuffer || h.limit > 0 && h.used+bytes > h.limit {
@@ -102,7 +120,7 @@ func (d *device) alloc(b driver.Buffer, bytes int64, wait bool) bool {
 	return true
 }
 
-func (d *device) free(b driver.Buffer) {
+func (d *device) free(b driver.Buffer, secret bool) {
 	h := &d.heap
 	x, ok := h.buffers[b]
 	if !ok {
@@ -113,11 +131,33 @@ func (d *device) free(b driver.Buffer) {
 		h.used -= x.bytes
 	} else {
 		h.space.Put(x.extent)
+		if secret {
+			h.unwiped = append(h.unwiped, unwiped{x, d.sent + 1})
+		}
 	}
-	if d.w != nil {
-		d.rec.begin(doFree)
-		d.rec.u32(own(b))
-		d.tell()
+	d.unplace(own(b), secret)
+}
+
+// unplace tells the worker that a buffer is no more.
+func (d *device) unplace(name uint32, secret bool) {
+	if d.w == nil {
+		return
+	}
+	d.rec.begin(doFree)
+	d.rec.u32(name)
+	d.rec.flag(secret)
+	d.tell()
+}
+
+// wipe has a new worker overwrite what the last one may not have. Its extents may be in other
+// buffers by now: these hold nothing, or the list would not have them.
+func (d *device) wipe() {
+	name := uint32(len(d.aliases)+len(d.unnamed))<<1 | 1 // no alias has it
+	for _, x := range d.heap.unwiped {
+		if slices.ContainsFunc(d.heap.slabs, func(s slab) bool { return s.n == x.slab }) {
+			d.place(name, x.buffer)
+			d.unplace(name, true)
+		}
 	}
 }
 
@@ -302,9 +342,5 @@ func (d *device) unalias(k peerBuffer) {
 	}
 	delete(d.aliases, k)
 	d.unnamed = append(d.unnamed, a.name)
-	d.rec.begin(doFree)
-	d.rec.u32(a.name)
-	if d.w != nil {
-		d.tell()
-	}
+	d.unplace(a.name, false)
 }

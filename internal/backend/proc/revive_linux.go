@@ -106,6 +106,7 @@ func (d *device) adopt(w *child, mapped, keep bool) (kept bool, err error) {
 	if mapped {
 		d.segs = w.segs
 	}
+	d.wipe()
 	for b, x := range d.heap.buffers {
 		d.place(own(b), x)
 	}

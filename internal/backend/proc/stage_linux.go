@@ -50,6 +50,7 @@ type stagedCopy struct {
 	home  uint32 // out: its number on the parent's own lane
 	// direct says that host is of the arena: it is one part, and needs no copy.
 	direct bool
+	secret bool // what it leaves in the arena is overwritten
 	start  time.Duration
 	err    error // how a part failed
 }
@@ -70,9 +71,10 @@ type stager struct {
 
 // partMemory is memory for one part, and the part that used it last.
 type partMemory struct {
-	mem   []byte
-	seq   uint32
-	epoch int64 // of the device then
+	mem    []byte
+	seq    uint32
+	epoch  int64 // of the device then
+	secret int   // leading bytes to overwrite
 }
 
 func newStager(d *device, l *lane, out bool) *stager {
@@ -127,6 +129,20 @@ func (s *stager) run() {
 		} else {
 			s.copyIn(j)
 		}
+		if j.secret {
+			s.wipe(j)
+		}
+	}
+}
+
+// wipe overwrites what a secret copy left in the arena, once the device is through with it.
+func (s *stager) wipe(j *stagedCopy) {
+	for i := range s.slots {
+		if x := &s.slots[i]; x.secret > 0 {
+			s.await(j, driver.Wait{Lane: s.lane.id, Seq: x.seq})
+			clear(x.mem[:x.secret])
+			x.secret = 0
+		}
 	}
 }
 
@@ -158,6 +174,9 @@ func (s *stager) room(j *stagedCopy, i int) (staged []byte, over bool) {
 		return nil, true
 	}
 	x.seq, x.epoch = j.first+uint32(i), j.epoch
+	if j.secret {
+		x.secret = max(x.secret, len(j.part(i)))
+	}
 	s.used++
 	return x.mem[:len(j.part(i))], false
 }
@@ -193,7 +212,7 @@ func (s *stager) give(j *stagedCopy, i int, staged []byte, waits []driver.Wait) 
 	if d.epoch.Load() != j.epoch || d.state != up {
 		return true
 	}
-	op := driver.Op{Kind: driver.Copy, Lane: s.lane.id, Seq: j.first + uint32(i), Waits: waits, Src: driver.NoBuffer, Dst: driver.NoBuffer}
+	op := driver.Op{Kind: driver.Copy, Lane: s.lane.id, Seq: j.first + uint32(i), Waits: waits, Src: driver.NoBuffer, Dst: driver.NoBuffer, Secret: j.secret}
 	off := j.off + int64(i)*partBytes
 	switch op.Bytes = int64(len(staged)); {
 	case staged == nil:

@@ -39,7 +39,7 @@ func (d *device) submit(batch []driver.Op, wait bool) (n int, lost error) {
 		case driver.Alloc:
 			ok = d.alloc(op.Buf, op.Bytes, wait)
 		case driver.Free:
-			d.free(op.Buf)
+			d.free(op.Buf, op.Secret)
 		default:
 			if d.state == down {
 				lost = fmt.Errorf("proc: submit to %s: %w", d.info.Name, driver.ErrDeviceLost)
@@ -113,7 +113,8 @@ func (d *device) send(l *lane, op *driver.Op) *flight { return d.sendFrom(l, op,
 // sendFrom is send with the name the worker knows a copy's source by.
 func (d *device) sendFrom(l *lane, op *driver.Op, from uint32) *flight {
 	f := l.push(op.Seq)
-	f.kind, f.task = op.Kind, op.Task
+	d.sent++
+	f.n, f.kind, f.task, f.secret = d.sent, op.Kind, op.Task, op.Secret
 	f.waits = append(f.waits, op.Waits...)
 	d.flying.Add(1)
 	d.board.Given(l.id, op.Seq)
@@ -133,6 +134,7 @@ func (d *device) sendFrom(l *lane, op *driver.Op, from uint32) *flight {
 		d.rec.i64(int64(len(op.HostSrc)))
 		d.rec.i64(dst)
 		d.rec.i64(int64(len(op.HostDst)))
+		d.rec.flag(op.Secret)
 	} else {
 		d.steps.b = d.steps.b[:0]
 		d.steps.steps(op.Task.Steps, d.kernel)
@@ -152,6 +154,7 @@ func (d *device) sendFrom(l *lane, op *driver.Op, from uint32) *flight {
 			d.rec.i64(a.Off)
 			d.rec.i64(a.Bytes)
 		}
+		d.rec.flag(op.Secret)
 		d.rec.bytes(d.steps.b)
 	}
 	d.tell()

@@ -42,7 +42,7 @@ func (d *device) staged(l *lane, op *driver.Op, s *stager, b driver.Buffer, off 
 	}
 	// Its own lane's order counts for its parts too.
 	before := l.behind(s, op.Seq)
-	j := &stagedCopy{buf: b, off: off, host: host[:op.Bytes], after: driver.Wait{Lane: l.id, Seq: before}}
+	j := &stagedCopy{buf: b, off: off, host: host[:op.Bytes], secret: op.Secret, after: driver.Wait{Lane: l.id, Seq: before}}
 	j.waits = append(j.waits, op.Waits...)
 	given := driver.Op{Kind: driver.Launch, Lane: op.Lane, Seq: op.Seq, Task: nothing}
 	given.Waits = append(append([]driver.Wait(nil), op.Waits...), s.add(j))
@@ -79,7 +79,7 @@ func (d *device) fromPeer(l *lane, op *driver.Op, wait bool) bool {
 		// The worker was lost in between: the rest of the batch is refused, and
 		// this as if it had been given just before.
 		if mem != nil {
-			d.unreleased = append(d.unreleased, temporary{mem, half.wait})
+			d.unreleased = append(d.unreleased, temporary{mem, half.wait, op.Secret})
 		}
 		l.given = op.Seq
 		d.board.Abandon(l.id, op.Seq)
@@ -155,7 +155,7 @@ func (d *device) offer(op *driver.Op, mapped, wait bool) (o offered, mem []byte,
 		return o, nil, true
 	}
 	o.epoch = d.epoch.Load()
-	o.wait = d.out.add(&stagedCopy{buf: op.Src, off: op.SrcOff, host: mem, direct: true, waits: append([]driver.Wait(nil), op.Waits...)})
+	o.wait = d.out.add(&stagedCopy{buf: op.Src, off: op.SrcOff, host: mem, direct: true, secret: op.Secret, waits: append([]driver.Wait(nil), op.Waits...)})
 	return o, mem, true
 }
 

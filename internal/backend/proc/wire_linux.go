@@ -34,8 +34,15 @@ const (
 // writer appends a record's fields.
 type writer struct{ b []byte }
 
-func (w *writer) begin(v verb)   { w.b = append(w.b[:0], byte(v)) }
-func (w *writer) u8(x uint8)     { w.b = append(w.b, x) }
+func (w *writer) begin(v verb) { w.b = append(w.b[:0], byte(v)) }
+func (w *writer) u8(x uint8)   { w.b = append(w.b, x) }
+func (w *writer) flag(x bool) {
+	if x {
+		w.u8(1)
+	} else {
+		w.u8(0)
+	}
+}
 func (w *writer) u32(x uint32)   { w.b = binary.LittleEndian.AppendUint32(w.b, x) }
 func (w *writer) i64(x int64)    { w.b = binary.LittleEndian.AppendUint64(w.b, uint64(x)) }
 func (w *writer) bytes(x []byte) { w.u32(uint32(len(x))); w.b = append(w.b, x...) }
@@ -114,6 +121,13 @@ func (r *reader) i64() int64 {
 		return int64(binary.LittleEndian.Uint64(x))
 	}
 	return 0
+}
+
+// flag reads a bool. Anything but 0 and 1 is a mistake.
+func (r *reader) flag() bool {
+	x := r.u8()
+	r.bad = r.bad || x > 1
+	return x == 1
 }
 
 func (r *reader) bytes() []byte { return r.take(int(r.u32())) }

@@ -317,7 +317,7 @@ func (w *worker) command(rec []byte) error {
 		op.Kind, op.Buf, op.Bytes = driver.Alloc, driver.Buffer(r.u32()), r.i64()
 		op.Slab, op.SlabOff = int32(r.u32()), r.i64()
 	case doFree:
-		op.Kind, op.Buf = driver.Free, driver.Buffer(r.u32())
+		op.Kind, op.Buf, op.Secret = driver.Free, driver.Buffer(r.u32()), r.flag()
 	case doCopy:
 		op.Kind = driver.Copy
 		w.place(&r, &op)
@@ -325,6 +325,7 @@ func (w *worker) command(rec []byte) error {
 		op.Src, op.Dst = driver.Buffer(r.u32()), driver.Buffer(r.u32())
 		op.SrcOff, op.DstOff = r.i64(), r.i64()
 		src, srcLen, dst, dstLen := r.i64(), r.i64(), r.i64(), r.i64()
+		op.Secret = r.flag()
 		var err error
 		if op.HostSrc, err = w.host(op.Src, src, srcLen); err != nil {
 			return err
@@ -340,6 +341,7 @@ func (w *worker) command(rec []byte) error {
 			w.args = append(w.args, driver.Arg{Buf: driver.Buffer(r.u32()), Off: r.i64(), Bytes: r.i64()})
 		}
 		op.Args = w.args[at:len(w.args):len(w.args)]
+		op.Secret = r.flag()
 		if op.Task = w.task(r.bytes()); op.Task == nil {
 			return fmt.Errorf("%w: steps of a launch", errGarbage)
 		}

@@ -95,8 +95,8 @@ type calls struct {
 	allocSets, updateSets                                      proc
 	createCache, destroyCache, cacheData                       proc
 
-	bindPipeline, bindSets, push, dispatch, dispatchBase proc
-	barrier, copyBuffer, resetQueries, timestamp         proc
+	bindPipeline, bindSets, push, dispatch, dispatchBase     proc
+	barrier, copyBuffer, fillBuffer, resetQueries, timestamp proc
 }
 
 // bindDevice looks up what a device has. With an error come those functions that
@@ -123,7 +123,7 @@ func (a *api) bindDevice(device uintptr) (*calls, error) {
 		{&c.createCache, "vkCreatePipelineCache"}, {&c.destroyCache, "vkDestroyPipelineCache"}, {&c.cacheData, "vkGetPipelineCacheData"},
 		{&c.bindPipeline, "vkCmdBindPipeline"}, {&c.bindSets, "vkCmdBindDescriptorSets"}, {&c.push, "vkCmdPushConstants"},
 		{&c.dispatch, "vkCmdDispatch"}, {&c.dispatchBase, "vkCmdDispatchBase"},
-		{&c.barrier, "vkCmdPipelineBarrier"}, {&c.copyBuffer, "vkCmdCopyBuffer"}, {&c.resetQueries, "vkCmdResetQueryPool"}, {&c.timestamp, "vkCmdWriteTimestamp"},
+		{&c.barrier, "vkCmdPipelineBarrier"}, {&c.copyBuffer, "vkCmdCopyBuffer"}, {&c.fillBuffer, "vkCmdFillBuffer"}, {&c.resetQueries, "vkCmdResetQueryPool"}, {&c.timestamp, "vkCmdWriteTimestamp"},
 	} {
 		*b.to = proc{b.name, f.call(&a.deviceProc, device, f.string(b.name))}
 		if b.to.addr == 0 {

@@ -385,7 +385,7 @@ func (d *device) Submit(batch []driver.Op) error {
 		case driver.Alloc:
 			d.memory.alloc(d, o)
 		case driver.Free:
-			d.memory.free(d, o.Buf)
+			d.memory.free(d, o.Buf, o.Secret)
 		default:
 			d.mu.Lock()
 			d.flying++
@@ -409,7 +409,7 @@ func (d *device) lane(id driver.Lane) *lane {
 // take makes the lane's form of an operation: buffers become places here, since a
 // buffer's number may be given to another before the operation begins.
 func (d *device) take(in *driver.Op) *op {
-	o := &op{seq: in.Seq, waits: slices.Clone(in.Waits), bytes: in.Bytes, task: in.Task}
+	o := &op{seq: in.Seq, waits: slices.Clone(in.Waits), bytes: in.Bytes, task: in.Task, secret: in.Secret}
 	if in.Kind == driver.Launch {
 		for i := range in.Args {
 			a := &in.Args[i]
@@ -498,6 +498,13 @@ func (d *device) complete(c driver.Completion) {
 	d.board.Done(c.Lane, c.Seq, c.Err != nil)
 	d.mu.Lock()
 	d.done = append(d.done, c)
+	d.mu.Unlock()
+	d.landed()
+}
+
+// landed notes that an operation, or a wipe, has ended.
+func (d *device) landed() {
+	d.mu.Lock()
 	d.flying--
 	d.mu.Unlock()
 	d.wake()

@@ -30,6 +30,7 @@ const (
 	out
 	inside
 	peer
+	zeros // nothing is copied: the destination was secret and is freed
 )
 
 // op is an operation as its lane knows it.
@@ -45,6 +46,8 @@ type op struct {
 	from      *device // for direction peer: whose buffer is copied
 	srcBuf    driver.Buffer
 	srcOff    int64
+	secret    bool   // staging and scratch of it are overwritten
+	freed     buffer // direction zeros: what is given back then
 	err       error
 }
 
@@ -56,7 +59,9 @@ type flight struct {
 	start    time.Duration
 	slot     *slot
 	scratch  []buffer
+	staged   int64        // bytes in the slot's staging buffer
 	to       []byte       // where to copy what the slot staged
+	secret   bool         // scratch and staging are overwritten when it is done
 	measures *measurement // what its time decides, nil for nothing
 	steps    int
 }
@@ -197,7 +202,7 @@ func (l *lane) serve(o *op) {
 	d := l.dev
 	launch := o.direction == 0 && len(o.task.Steps) > 0
 	start := d.board.Now()
-	err := l.await(o, launch || o.direction == out && !d.memory.direct)
+	err := l.await(o, launch || o.direction == zeros || o.direction == out && !d.memory.direct)
 	if err == nil {
 		err = l.stopped()
 	}
@@ -407,7 +412,7 @@ func (l *lane) copyStaged(o *op) (err error) {
 	start := d.board.Now()
 	// What was copied in may be read by the CPU no later than now.
 	far, seen := place{}, false
-	if o.direction != inside {
+	if o.direction == into || o.direction == out {
 		far, seen = d.imported(o.host)
 	}
 	for at := int64(0); at < o.bytes; {
@@ -416,14 +421,14 @@ func (l *lane) copyStaged(o *op) (err error) {
 		if err != nil {
 			return err
 		}
-		fl := flight{slot: s, start: start}
+		fl := flight{slot: s, start: start, secret: o.secret}
 		from, to := o.src, o.dst
 		switch {
 		case o.direction == into && seen:
 			from = far
 		case o.direction == out && seen:
 			to = far
-		case o.direction != inside:
+		case o.direction == into || o.direction == out:
 			if n = min(n, stageBytes); s.stage == nil {
 				if s.stage, err = d.makeChunk(stageBytes, d.memory.staging, true); err != nil {
 					s.stage = nil
@@ -431,6 +436,7 @@ func (l *lane) copyStaged(o *op) (err error) {
 					return fmt.Errorf("vulkan: staging buffer on %s: %w", d.info.Name, err)
 				}
 			}
+			fl.staged = n
 			stage := place{s.stage, -at, n} // its start stands for where the part does
 			if o.direction == into {
 				copy(place{s.stage, 0, n}.mem(), o.host[at:at+n])
@@ -439,15 +445,21 @@ func (l *lane) copyStaged(o *op) (err error) {
 				fl.to, to = o.host[at:at+n], stage
 			}
 		}
-		l.f.call(&d.c.copyBuffer, s.commands, uintptr(from.buffer), uintptr(to.buffer), 1,
-			put(l.f, bufferCopy{uint64(from.off + at), uint64(to.off + at), uint64(n)}))
+		if o.direction == zeros {
+			l.f.call(&d.c.fillBuffer, s.commands, uintptr(to.buffer), uintptr(to.off), uintptr(n), 0)
+		} else {
+			l.f.call(&d.c.copyBuffer, s.commands, uintptr(from.buffer), uintptr(to.buffer), 1,
+				put(l.f, bufferCopy{uint64(from.off + at), uint64(to.off + at), uint64(n)}))
+		}
 		if fl.value, err = l.submit(s); err != nil {
 			l.free <- s
 			return err
 		}
 		if at += n; at == o.bytes {
 			fl.op = o
-			l.onGPU = o.seq
+			if o.direction != zeros {
+				l.onGPU = o.seq
+			}
 		}
 		l.flights <- fl
 		l.f.reset()
@@ -481,7 +493,10 @@ func (l *lane) reap() {
 			if fl.measures != nil && err == nil {
 				d.measured(fl.measures, (d.board.Now()-start)/time.Duration(fl.steps))
 			}
-			d.memory.unscratch(d, fl.scratch)
+			d.memory.unscratch(d, fl.scratch, fl.secret)
+			if fl.secret && fl.staged > 0 {
+				clear(place{fl.slot.stage, 0, fl.staged}.mem())
+			}
 			l.free <- fl.slot
 		}
 		if fl.op != nil {
@@ -492,6 +507,11 @@ func (l *lane) reap() {
 
 // end completes an operation.
 func (l *lane) end(o *op, start time.Duration, err error) {
+	if o.direction == zeros {
+		l.dev.memory.over(l.dev, o.freed)
+		l.dev.landed()
+		return
+	}
 	l.mu.Lock()
 	delete(l.values, o.seq)
 	l.mu.Unlock()

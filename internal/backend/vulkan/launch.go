@@ -353,7 +353,7 @@ func (l *lane) launch(o *op) (err error) {
 	if err != nil {
 		return l.failed(err)
 	}
-	fl := flight{op: o, start: d.board.Now()}
+	fl := flight{op: o, start: d.board.Now(), secret: o.secret}
 	fl.measures, fl.steps = measurementOf(steps), len(steps)
 	if len(steps) > 0 || len(l.waits) > 0 {
 		if fl.slot, err = l.take(); err != nil {
@@ -361,7 +361,7 @@ func (l *lane) launch(o *op) (err error) {
 		}
 		defer func() {
 			if err != nil { // nothing got to the GPU
-				d.memory.unscratch(d, fl.scratch)
+				d.memory.unscratch(d, fl.scratch, false)
 				l.free <- fl.slot
 			}
 		}()

@@ -25,6 +25,8 @@ type memory struct {
 	chunks  map[int32]*chunk
 	next    int32
 	buffers map[driver.Buffer]buffer
+	wiping  int       // extents that are overwritten before they are given back
+	wiped   sync.Cond // of mu: there are fewer
 }
 
 // chunk is memory with a buffer over all of it.
@@ -108,6 +110,7 @@ func (m *memory) open(d *device, f *frame) error {
 		m.limit = min(d.o.MemBytes, heap)
 	}
 	m.space = extent.New(max(extentAlign, d.limits.offsetAlign))
+	m.wiped.L = &m.mu
 	m.chunks, m.buffers = make(map[int32]*chunk), make(map[driver.Buffer]buffer)
 	return nil
 }
@@ -205,12 +208,43 @@ func (m *memory) scratch(d *device, n int64) (buffer, error) {
 	return m.get(d, n)
 }
 
-func (m *memory) unscratch(d *device, bs []buffer) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (m *memory) unscratch(d *device, bs []buffer, secret bool) {
 	for _, b := range bs {
-		m.put(d, b)
+		m.give(d, b, secret)
 	}
+}
+
+// give gives an extent back, once it is overwritten with zeros if it was secret.
+func (m *memory) give(d *device, b buffer, secret bool) {
+	m.mu.Lock()
+	if secret && !m.direct {
+		m.wiping++
+		m.mu.Unlock()
+		d.wipe(b)
+		return
+	}
+	if secret {
+		clear(b.mem())
+	}
+	m.put(d, b)
+	m.mu.Unlock()
+}
+
+// over gives an extent back that was overwritten.
+func (m *memory) over(d *device, b buffer) {
+	m.mu.Lock()
+	m.put(d, b)
+	m.wiping--
+	m.mu.Unlock()
+	m.wiped.Signal()
+}
+
+// wipe has the GPU overwrite an extent, on the lane for copies into its memory.
+func (d *device) wipe(b buffer) {
+	d.mu.Lock()
+	d.flying++
+	d.mu.Unlock()
+	d.lanes[len(d.lanes)-2].push(&op{direction: zeros, dst: b.place, bytes: (b.bytes + 3) &^ 3, freed: b})
 }
 
 // alloc makes a buffer; one that cannot be made stays absent, which fails what
@@ -223,6 +257,10 @@ func (m *memory) alloc(d *device, o *driver.Op) {
 		delete(m.buffers, o.Buf)
 	}
 	b, err := m.get(d, o.Bytes)
+	for err != nil && m.wiping > 0 {
+		m.wiped.Wait()
+		b, err = m.get(d, o.Bytes)
+	}
 	if err != nil {
 		d.log.Debug("no buffer", "device", d.info.Name, "bytes", o.Bytes, "err", err)
 		return
@@ -230,12 +268,13 @@ func (m *memory) alloc(d *device, o *driver.Op) {
 	m.buffers[o.Buf] = b
 }
 
-func (m *memory) free(d *device, n driver.Buffer) {
+func (m *memory) free(d *device, n driver.Buffer, secret bool) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if b, ok := m.buffers[n]; ok {
-		m.put(d, b)
-		delete(m.buffers, n)
+	b, ok := m.buffers[n]
+	delete(m.buffers, n)
+	m.mu.Unlock()
+	if ok {
+		m.give(d, b, secret)
 	}
 }
 

@@ -419,6 +419,8 @@ static result copy(struct stream *s, void *dst, const void *src, u64 n, const vo
 result cuMemcpyHtoDAsync_v2(char *d, const char *h, u64 n, struct stream *s) { INCONTEXT(); if (!h || !on_gpu(d, n)) return INVALID; return copy(s, d, h, n, h); }
 result cuMemcpyDtoHAsync_v2(char *h, const char *d, u64 n, struct stream *s) { INCONTEXT(); if (!h || !on_gpu(d, n)) return INVALID; return copy(s, h, d, n, h); }
 result cuMemcpyDtoDAsync_v2(char *d, const char *from, u64 n, struct stream *s) { INCONTEXT(); if (!on_gpu(from, n) || !on_gpu(d, n)) return INVALID; return copy(s, d, from, n, 0); }
+static void run_fill(struct job *j) { usleep(2000); memset((void *)j->w[0], (int)j->w[1], j->w[2]); } // so late that who does not wait is found out
+result cuMemsetD8Async(char *d, unsigned char v, u64 n, struct stream *s) { INCONTEXT(); if (!on_gpu(d, n)) return INVALID; return put(s, &(struct job){run_fill, {(u64)d, v, n}}); }
 result cuMemcpyPeerAsync(char *d, void *dc, const char *from, void *sc, u64 n, struct stream *s) {
 	INCONTEXT();
 	if (dc != current || !is_context(sc) || sc == dc || !on_gpu(from, n) || !on_gpu(d, n)) return INVALID;
