@@ -312,6 +312,15 @@ func TestCheckpointRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	says("a name used twice", rt.Steps(t.Context(), weft.Keep{Name: "used"}, 1, state, step), weft.ErrCheckpoint, "twice")
+	var b graph.Builder
+	key := b.Data(graph.Data{Name: "key", Bytes: 8, Input: true, Output: true, Secret: true})
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: graph.GoKernel("count"), Launch: graph.Grid(1)}}, Uses: []graph.Use{{Data: key, Access: graph.ReadWrite}}})
+	hidden, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = rt.RunStages(t.Context(), weft.Keep{Name: "hidden"}, hidden, weft.Bind("key", []int64{1}))
+	says("secret data", err, weft.ErrCheckpoint, `data "key" is secret`, "use Run")
 	says("a parameter of bytes", rt.Steps(t.Context(), weft.Keep{Name: "n", Params: map[string]string{"path": "a\xffb"}}, 1, state, step), weft.ErrCheckpoint, `"path" is "a\xffb"`, "UTF-8")
 	says("a key of bytes", rt.Steps(t.Context(), weft.Keep{Name: "n", Params: map[string]string{"\xff": ""}}, 1, state, step), weft.ErrCheckpoint, "UTF-8")
 	says("a name of bytes", rt.Steps(t.Context(), weft.Keep{Name: "n"}, 1, []weft.Binding{weft.Bind("x\xff", []int{1})}, step), weft.ErrCheckpoint, "UTF-8")

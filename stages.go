@@ -151,6 +151,11 @@ const graphParam = "graph"
 // identity is what a checkpoint must agree on: what the caller says, what the inputs hold,
 // and the graph.
 func (s *staged) identity(ctx context.Context, keep Keep) (meta checkpoint.Meta, sizes map[string]int64, err error) {
+	for d := range s.p.g.NumData() {
+		if h := s.p.g.Data(graph.DataID(d)); h.Secret {
+			return meta, nil, fmt.Errorf("%w: data %q is secret, and a checkpoint would write it, or a hash of it, to the disk; use Run", ErrCheckpoint, h.Name)
+		}
+	}
 	meta = checkpoint.Meta{Name: keep.Name, Params: paramsOf(keep.Params), Total: int64(s.stages.Tasks())}
 	for i := range s.p.ports {
 		port, slot := &s.p.ports[i], &s.slots[i]

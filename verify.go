@@ -211,6 +211,14 @@ type checked struct {
 	// Of each execution: where it was, and its results by use, nil where the task only reads.
 	devices []machine.DeviceID
 	results [][][]byte
+	secrets [][]byte // memory for results that are secret
+}
+
+// forget clears results that are secret.
+func (k *checked) forget() {
+	for _, b := range k.secrets {
+		clear(b)
+	}
 }
 
 // errNoneLeft says that no device an execution may be on takes work any more.
@@ -219,6 +227,7 @@ var errNoneLeft = errors.New("none of the devices takes work")
 // settle executes the task until verify.Case says what its result is, and puts that where its
 // readers find it.
 func (k *checked) settle() error {
+	defer k.forget()
 	var at verify.Case
 	for {
 		next := at.Next(k.world())
@@ -356,6 +365,9 @@ func (k *checked) room() (results, args [][]byte) {
 			continue
 		}
 		results[i] = make([]byte, u.Bytes)
+		if k.of.g.Data(u.Data).Secret {
+			k.secrets = append(k.secrets, results[i])
+		}
 		if u.Access.Reads() {
 			copy(results[i], args[i])
 		}
@@ -456,7 +468,9 @@ func (k *checked) reference() (results [][]byte, err error) {
 	t := k.of.g.Task(k.id)
 	results, args := k.room()
 	if t.Workspace > 0 {
-		args = append(args, make([]byte, t.Workspace))
+		space := make([]byte, t.Workspace)
+		k.secrets = append(k.secrets, space) // of tasks without secrets, too
+		args = append(args, space)
 	}
 	for i := range t.Steps {
 		s := &t.Steps[i]
@@ -517,6 +531,9 @@ func (k *checked) difference(i int, others []int) *WrongResult {
 			continue
 		}
 		w := &WrongResult{Task: g.TaskName(k.id), Device: k.name(i), Data: g.Data(u.Data).Name, Byte: u.Offset + d.Byte, Got: d.A, Want: d.B}
+		if g.Data(u.Data).Secret {
+			w.Got, w.Want = "a secret", "another"
+		}
 		for _, o := range others {
 			w.Against = append(w.Against, k.name(o))
 		}

@@ -69,6 +69,35 @@ func all(x []int64, is int64) bool {
 	return !slices.ContainsFunc(x, func(v int64) bool { return v != is })
 }
 
+// A wrong result of secret data is reported without its bytes.
+func TestVerifySecret(t *testing.T) {
+	drv := follows(t, "devices 3; on 1 corrupt kernel add", map[string]weft.Func{"add": add3})
+	var log bytes.Buffer
+	rt := open(t, weft.Options{Drivers: []driver.Driver{drv}, Verify: 1, Policy: "roundrobin", Concurrent: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	var b graph.Builder
+	x := b.Data(graph.Data{Name: "x", Bytes: 64, Input: true, Output: true, Secret: true})
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: graph.GoKernel("add"), Launch: graph.Grid(8)}}, Uses: []graph.Use{{Data: x, Access: graph.ReadWrite}}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wrong []weft.WrongResult
+	for n := int64(1); len(wrong) == 0 && n < 100; n++ {
+		is := slices.Repeat([]int64{n}, 8)
+		rep, err := rt.Run(t.Context(), g, weft.Bind("x", is))
+		if err != nil || !all(is, n+3) {
+			t.Fatal(is, err)
+		}
+		wrong = rep.Wrong
+	}
+	if len(wrong) == 0 || wrong[0].Device != "fake:1" || wrong[0].Got != "a secret" || wrong[0].Want != "another" {
+		t.Errorf("wrong results are %+v", wrong)
+	}
+	if !strings.Contains(log.String(), "has a secret instead of another") {
+		t.Errorf("the log says %s", log.String())
+	}
+}
+
 // A device computes wrong bytes. With every task verified each run is right, and the device is
 // drained and named by the report, events, metrics and the log.
 func TestVerify(t *testing.T) {

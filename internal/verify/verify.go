@@ -100,7 +100,7 @@ func Alone(g *graph.Graph, id graph.TaskID, only []string) (*graph.Graph, error)
 	}
 	var b graph.Builder
 	for k, u := range t.Uses {
-		d := b.Data(graph.Data{Name: Port(k), Bytes: u.Bytes, Input: u.Access.Reads(), Output: u.Access.Writes()})
+		d := b.Data(graph.Data{Name: Port(k), Bytes: u.Bytes, Input: u.Access.Reads(), Output: u.Access.Writes(), Secret: g.Data(u.Data).Secret})
 		t.Uses[k] = graph.Use{Data: d, Access: u.Access}
 	}
 	b.Add(t)
