@@ -4,8 +4,8 @@
 // transforms and multi-scalar multiplications are one graph of tasks over all devices. gnark's
 // groth16.Verify accepts the proof.
 //
-// A witness is secret: the memory that a proof takes for it is cleared when the proof is made,
-// and errors do not say its values.
+// A witness is secret: the memory that a proof takes for it is cleared when the proof is made, on
+// devices too (graph.Data.Secret), it is in no checkpoint, and errors do not say its values.
 //
 // Files: prover.go and many.go (proofs), solve.go (solved circuits), graph.go (the tasks), kernel.go (what
 // they compute), key.go (keys and their files), witness.go and witnessjson.go (witnesses as JSON), circuits.go

@@ -99,16 +99,21 @@ func TestSameAsGnark(t *testing.T) {
 // onFakes opens devices with memory of their own that follow a script.
 func onFakes(t *testing.T, script string) *weft.Runtime {
 	t.Helper()
+	return onFakesWith(t, script, Funcs())
+}
+
+func onFakesWith(t *testing.T, script string, funcs map[string]weft.Func) *weft.Runtime {
+	t.Helper()
 	o, err := fake.Parse("devices 2; memory 67108864; " + script)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Funcs = Funcs()
+	o.Funcs = funcs
 	drv, err := fake.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := weft.Open(t.Context(), weft.Options{Drivers: []driver.Driver{drv}, Partitioner: "equal", NoCalibrate: true, CacheDir: "off", Funcs: Funcs()})
+	rt, err := weft.Open(t.Context(), weft.Options{Drivers: []driver.Driver{drv}, Partitioner: "equal", NoCalibrate: true, CacheDir: "off", Funcs: funcs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,9 +184,18 @@ func TestWrongPartial(t *testing.T) {
 	}
 }
 
-// Scalars that tasks have read or written in host memory are cleared after a proof, however it
-// ends.
+// Scalars that tasks have read or written are cleared after a proof, however it ends: in host memory, and
+// in the memory of devices.
 func TestForgotten(t *testing.T) {
+	t.Run("host", func(t *testing.T) {
+		forgotten(t, func(funcs map[string]weft.Func) *weft.Runtime { return workloadtest.Open(t, 2, funcs) })
+	})
+	t.Run("device", func(t *testing.T) {
+		forgotten(t, func(funcs map[string]weft.Func) *weft.Runtime { return onFakesWith(t, "", funcs) })
+	})
+}
+
+func forgotten(t *testing.T, open func(map[string]weft.Func) *weft.Runtime) {
 	s := shipped(t, Range, 2, 3)
 	var seen sync.Map // memory of scalars: its length by a pointer to it
 	var fail atomic.Bool
@@ -204,14 +218,18 @@ func TestForgotten(t *testing.T) {
 			}
 		}
 	}
-	p, err := NewProver(workloadtest.Open(t, 2, funcs), s.ccs, &s.pk)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, fails := range []bool{false, true} {
+		rt := open(funcs)
+		p, err := NewProver(rt, s.ccs, &s.pk)
+		if err != nil {
+			t.Fatal(err)
+		}
 		fail.Store(fails)
 		seen.Clear()
 		if _, err := p.Prove(t.Context(), s.w); (err != nil) != fails {
+			t.Fatal(err)
+		}
+		if err := rt.Close(); err != nil { // devices clear memory in their turn
 			t.Fatal(err)
 		}
 		n := 0
@@ -225,6 +243,10 @@ func TestForgotten(t *testing.T) {
 		if n < 7 {
 			t.Errorf("%d pieces of memory were seen", n)
 		}
+	}
+	p, err := NewProver(open(funcs), s.ccs, &s.pk)
+	if err != nil {
+		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

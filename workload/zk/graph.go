@@ -197,7 +197,7 @@ func (s *shape) Graph(ranges []sched.Range) (*graph.Graph, error) {
 			continue
 		}
 		if _, ok := scalars[m.scalars]; !ok {
-			scalars[m.scalars] = b.Data(graph.Data{Name: m.scalars, Bytes: int64(m.n) * scalarBytes, Input: true})
+			scalars[m.scalars] = b.Secret(graph.Data{Name: m.scalars, Bytes: int64(m.n) * scalarBytes, Input: true})
 		}
 		if err := s.addSum(&b, m, scalars[m.scalars], ranges); err != nil {
 			return nil, err
@@ -211,6 +211,12 @@ type placed struct {
 	graph.Builder
 	on      graph.Constraint
 	urgency int
+}
+
+// Secret adds data that is, or is computed from, the witness.
+func (b *placed) Secret(d graph.Data) graph.DataID {
+	d.Secret = true
+	return b.Data(d)
 }
 
 // Add adds a task.
@@ -233,8 +239,8 @@ var (
 	fromCoset = ntt.Transform{Inverse: true, Coset: true}
 )
 
-// transforms adds the tasks that make the quotient. In host memory their results are in buffers of
-// the prover, so that these can be cleared. GPUs have steps of their own, tables and a workspace.
+// transforms adds the tasks that make the quotient. GPUs have steps of their own, tables and a
+// workspace.
 func (s *shape) transforms(b *placed) graph.DataID {
 	n := int64(s.size()) * scalarBytes
 	params := transformParams{s.log}
@@ -251,8 +257,8 @@ func (s *shape) transforms(b *placed) graph.DataID {
 		Priority: 3,
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		in := b.Data(graph.Data{Name: name, Bytes: n, Input: true})
-		out := b.Data(graph.Data{Name: name + " on the coset", Bytes: n, Output: s.hosted, Tolerance: graph.SameBytes})
+		in := b.Secret(graph.Data{Name: name, Bytes: n, Input: true})
+		out := b.Data(graph.Data{Name: name + " on the coset", Bytes: n, Tolerance: graph.SameBytes})
 		t := graph.Task{
 			Name:     "transform " + name,
 			Steps:    []graph.Step{graph.Step{Kernel: cosetKernel, Launch: graph.Grid(1), Args: []int{0, 1}}.With(params)},
@@ -270,7 +276,7 @@ func (s *shape) transforms(b *placed) graph.DataID {
 		b.Add(t)
 		quotient.Uses = append(quotient.Uses, graph.Use{Data: out, Access: graph.Read})
 	}
-	h := b.Data(graph.Data{Name: "quotient", Bytes: n, Output: s.hosted, Tolerance: graph.SameBytes})
+	h := b.Data(graph.Data{Name: "quotient", Bytes: n, Tolerance: graph.SameBytes})
 	quotient.Uses = append(quotient.Uses, graph.Use{Data: h, Access: graph.Write})
 	if !s.hosted {
 		quotient.Uses = append(quotient.Uses, graph.Use{Data: roots[2], Access: graph.Read})

@@ -157,9 +157,8 @@ func TestNearestDeadline(t *testing.T) {
 		funcs[name] = func(c *weft.Call, lo, hi int) {
 			<-begin
 			if lo == 0 {
-				out := c.Args[len(c.Args)-1]
 				mu.Lock()
-				who, ok := whose[&out[0]]
+				who, ok := whose[&c.Args[0][0]]
 				if ok {
 					order = append(order, who)
 				}
@@ -173,7 +172,7 @@ func TestNearestDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The quotient of a proof is in memory of its own: that is what tells proofs apart.
+	// What is transformed is in memory of the proof: that is what tells proofs apart.
 	var wait sync.WaitGroup
 	for i, left := range []time.Duration{0, 600 * time.Second, 9 * time.Second, 5 * time.Second} {
 		v := &proving{shape: p.shape}
@@ -190,7 +189,7 @@ func TestNearestDeadline(t *testing.T) {
 				v.Bind()
 				mu.Lock()
 				defer mu.Unlock()
-				for _, xs := range v.made {
+				for _, xs := range [][]fr.Element{v.s.a, v.s.b, v.s.c} {
 					whose[(*byte)(unsafe.Pointer(&xs[0]))] = i
 				}
 			}); err != nil {

@@ -177,8 +177,6 @@ type proving struct {
 	shape
 	p *Prover
 	s *solved
-	// made holds the results of transforms in host memory: a, b and c on the coset, and the quotient.
-	made [4][]fr.Element
 	// Partial sums, by the positions of the sums.
 	sums1 [numSums][]bn254.G1Affine
 	sums2 []bn254.G2Affine
@@ -199,9 +197,6 @@ func (v *proving) forget() {
 	if v.s != nil {
 		v.s.forget()
 	}
-	for _, xs := range v.made {
-		clear(xs)
-	}
 }
 
 // Name says what is proved.
@@ -216,14 +211,7 @@ func (v *proving) Bind() []weft.Binding {
 		return nil
 	}
 	all := []weft.Binding{weft.Bind("a", v.s.a), weft.Bind("b", v.s.b), weft.Bind("c", v.s.c)}
-	if v.hosted {
-		for i, name := range [...]string{"a on the coset", "b on the coset", "c on the coset", "quotient"} {
-			if v.made[i] == nil {
-				v.made[i] = make([]fr.Element, v.size())
-			}
-			all = append(all, weft.Bind(name, v.made[i]))
-		}
-	} else {
+	if !v.hosted {
 		for i, name := range [...]string{tablesBack, tablesCoset, tablesDivide} {
 			all = append(all, v.p.roots[i].As(name))
 		}
