@@ -46,7 +46,7 @@ func Commands(s Setup) []*cobra.Command {
 // Funcs returns the Go kernels of the benchmarks.
 func Funcs() map[string]weft.Func {
 	return map[string]weft.Func{
-		triangleKernel: weft.WithParams(triangleRows), spinKernel: weft.WithParams(spinUnits), evolveKernel: evolve,
+		triangleKernel: weft.WithParams(triangleRows), spinKernel: weft.WithParams(spinUnits), evolveName: weft.WithParams(evolve),
 		failoverKernel: weft.WithParams(failoverStep), wordsKernel: weft.WithParams(words), productsKernel: weft.WithParams(scalars),
 	}
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	_ "embed" // the kernel for GPUs
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -94,24 +95,72 @@ and as a share of what all cores have from one checkpoint to the next.`,
 	return c
 }
 
-// evolveKernel is the Go kernel of a step.
-const evolveKernel = "bench.evolve"
+//go:embed evolve.ptx
+var evolvePTX []byte
+
+// evolveName is the Go function of a step, and evolveKernel its kernel.
+const evolveName = "bench.evolve"
+
+var evolveKernel = &graph.Kernel{Name: evolveName, Impls: []graph.Impl{
+	{Dialect: graph.Go, Entry: evolveName},
+	{Dialect: graph.PTX, Arch: "sm_75", Entry: "evolve", Source: evolvePTX, Per: [3]uint32{1}, Block: [3]uint32{256}},
+}}
+
+// evolveParams are the parameters of a step: the number of words.
+type evolveParams struct{ Words uint64 }
 
 // evolveRounds makes a step compute rather than move memory, as programs do that are worth
 // a checkpoint.
 const evolveRounds = 16
 
 // evolve makes the next state of words.
-func evolve(c *weft.Call, lo, hi int) {
+func evolve(c *weft.Call, p evolveParams, lo, hi int) {
 	in, out := weft.View[uint64](c.Args[0]), weft.View[uint64](c.Args[1])
-	for i := lo * evolveWords; i < min(hi*evolveWords, len(out)); i++ {
-		x := in[i]
-		for range evolveRounds {
-			x ^= x >> 29
-			x = x*0xbf58476d1ce4e5b9 + uint64(i)
-		}
-		out[i] = x
+	for i := lo * evolveWords; i < min(hi*evolveWords, int(p.Words)); i++ {
+		out[i] = evolved(in[i], i)
 	}
+}
+
+// evolved is the next value of word i of a task.
+func evolved(x uint64, i int) uint64 {
+	for range evolveRounds {
+		x ^= x >> 29
+		x = x*0xbf58476d1ce4e5b9 + uint64(i)
+	}
+	return x
+}
+
+// checkEvolve errs if the devices make another state than this process does.
+func checkEvolve(ctx context.Context, rt *weft.Runtime) error {
+	const tasks, words = 2, 3*evolveWords + 5 // in each
+	g, err := evolveGraph(tasks*words*8, tasks)
+	if err != nil {
+		return err
+	}
+	state, err := weft.Alloc[uint64](rt, "check", tasks*words)
+	if err != nil {
+		return err
+	}
+	defer state.Release()
+	for n := range 2 {
+		if _, err := rt.Run(ctx, g, state.As("from"), state.As("to")); err != nil {
+			return err
+		}
+		got, err := state.Get(ctx)
+		if err != nil {
+			return err
+		}
+		for k, is := range got {
+			x := uint64(0)
+			for range n + 1 {
+				x = evolved(x, k%words)
+			}
+			if is != x {
+				return fmt.Errorf("the devices compute another state: word %d is %#x, want %#x", k, is, x)
+			}
+		}
+	}
+	return nil
 }
 
 // evolveWords is how many words are an item.
@@ -121,12 +170,11 @@ const evolveWords = 1 << 16
 func evolveGraph(bytes int64, tasks int) (*graph.Graph, error) {
 	var b graph.Builder
 	from, to := b.Data(graph.Data{Name: "from", Bytes: bytes, Input: true}), b.Data(graph.Data{Name: "to", Bytes: bytes})
-	kernel := graph.GoKernel(evolveKernel)
 	for i := range int64(tasks) {
 		lo, hi := bytes/8*i/int64(tasks)*8, bytes/8*(i+1)/int64(tasks)*8
 		words := (hi - lo) / 8
 		b.Add(graph.Task{
-			Steps: []graph.Step{{Kernel: kernel, Launch: graph.Grid((words + evolveWords - 1) / evolveWords)}},
+			Steps: []graph.Step{graph.Step{Kernel: evolveKernel, Launch: graph.Grid((words + evolveWords - 1) / evolveWords)}.With(evolveParams{uint64(words)})},
 			Uses:  []graph.Use{{Data: from, Offset: lo, Bytes: hi - lo}, {Data: to, Offset: lo, Bytes: hi - lo, Access: graph.Write}},
 			Work:  graph.Work{Ops: 4 * evolveRounds * float64(words), Bytes: float64(2 * (hi - lo)), Unit: graph.Int32},
 		})
@@ -155,13 +203,16 @@ func (o *keep) measure(m *meter) (rows []checkpointRow, err error) {
 	defer p.Finish()
 	p.At("how long a step takes")
 	t := &keepTrial{m: m, bytes: bytes}
-	const few = 3
+	few := 3
 	first, err := t.run(few, weft.Checkpoint{})
+	for ; err == nil && first.took < o.length/30 && few < 1<<20; few *= 8 { // too short to tell
+		first, err = t.run(8*few, weft.Checkpoint{})
+	}
 	if err != nil {
 		return nil, err
 	}
 	p.Add()
-	steps := max(few, int(o.length/(first.took/few))+1)
+	steps := max(few, int(o.length/(first.took/time.Duration(few)))+1)
 	row := checkpointRow{State: bytes, Every: o.every.Seconds(), Steps: steps, Machine: t.machine, Cores: runtime.NumCPU()}
 	for i := range m.repeat {
 		pair, err := o.pair(t, p, steps, filepath.Join(dir, fmt.Sprint(i)), i%2 == 1)
@@ -291,6 +342,11 @@ func (t *keepTrial) run(steps int, c weft.Checkpoint) (r keepRun, err error) {
 	}
 	if _, err := ready.Run(t.m.ctx); err != nil { // makes its buffers
 		return r, err
+	}
+	if t.machine == "" {
+		if err := checkEvolve(t.m.ctx, rt); err != nil {
+			return r, err
+		}
 	}
 	t.machine = devicesOf(rt)
 	var part partRow
