@@ -59,8 +59,7 @@ type Workers struct {
 }
 
 // answer returns the time in which a worker must answer: longer than Hang, and enough to open a
-// device on a machine whose cores are busy many times over. A standby that hangs is found by it
-// alone.
+// device on a machine whose cores are busy many times over.
 func (w *Workers) answer() time.Duration { return max(2*w.Hang, 15*time.Second) }
 
 // Rig is a runtime whose devices are all in worker processes.

@@ -61,11 +61,15 @@ type child struct {
 	// A worker's: see ring_linux.go. The memory goes when the owner says so.
 	rings                 []byte
 	commands, completions *ring
+	minded                chan struct{} // closed when its device follows its pulse: see feel
+	felt                  chan struct{} // closed when feel has ended; nil if it was not started
 	// The device's lock guards these: whether it stood by and was taken, and as a
-	// standby how many segments of the arena it knows.
+	// standby how many segments of the arena it knows, and which slabs.
 	taken bool
 	lost  chan struct{} // closed when what it had in flight has ended
 	segs  int
+	slabs map[int32]bool
+	more  chan struct{} // has a standby map the slabs it does not have
 
 	mu    sync.Mutex
 	calls map[int]chan reply // requests that are not answered yet; nil after the end
@@ -94,7 +98,7 @@ func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err
 		}
 		argv = []string{"/proc/self/exe"}
 	}
-	c := &child{role: role, log: log, answer: o.Answer, end: o.End / 2, reap: reapWait, calls: make(map[int]chan reply), reaped: make(chan struct{}), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{})}
+	c := &child{role: role, log: log, answer: o.Answer, end: o.End / 2, reap: reapWait, calls: make(map[int]chan reply), reaped: make(chan struct{}), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{}), minded: make(chan struct{}), slabs: make(map[int32]bool), more: make(chan struct{}, 1)}
 	c.cmd = exec.Command(argv[0], argv[1:]...)
 	c.cmd.Env = append(cleaned(c.cmd.Environ(), o.Env), roleVar+"="+role)
 	if o.Confined {
@@ -165,6 +169,9 @@ func (c *child) share(files []*os.File, memory int) ([]*os.File, error) {
 
 // unmap unmaps the rings, which must not be used after.
 func (c *child) unmap() {
+	if c.felt != nil {
+		<-c.felt // it ends with the child
+	}
 	if c.rings != nil {
 		_ = unix.Munmap(c.rings)
 		c.rings, c.commands, c.completions = nil, nil, nil

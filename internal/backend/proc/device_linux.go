@@ -134,6 +134,8 @@ func (d *device) start(ctx context.Context) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.felt = make(chan struct{})
+	go d.feel(w)
 	m, err := w.call(ctx, &message{
 		Kind: askOpen, Driver: d.drv.o.Driver, Config: d.drv.o.Config, Device: d.origin.index,
 		NUMA: d.info.NUMA, Arena: d.drv.o.Memory.Size(), Confined: d.drv.o.Confined, MaxData: d.drv.o.MaxData,

@@ -124,6 +124,12 @@ func (c *child) ending() ending {
 	return e
 }
 
+// isStopped reports whether a process is stopped by a signal; one that a debugger stopped is not.
+func isStopped(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && bytes.HasPrefix(text[bytes.LastIndexByte(text, ')')+1:], []byte(" T"))
+}
+
 // statusOf returns the status that the parent of a process will wait for, 0 while there is none or
 // where the system does not say, and whether the process is there.
 func statusOf(pid int) (_ syscall.WaitStatus, there bool) {

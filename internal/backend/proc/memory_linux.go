@@ -199,26 +199,22 @@ func (d *device) grow(bytes int64) error {
 	if err != nil {
 		return err
 	}
-	if err := d.tellSlab(d.w, slab{n, fd, size}); err != nil {
+	if err := d.tellSlab(d.life, d.w, slab{n, fd, size}); err != nil {
 		_ = unix.Close(fd)
 		return err
 	}
-	if d.standby != nil {
-		if err := d.tellSlab(d.standby, slab{n, fd, size}); err != nil {
-			d.standby.kill(err)
-		}
-	}
+	d.outdate() // which is not waited for: it may be stopped
 	h.slabs = append(h.slabs, slab{n, fd, size})
 	h.space.Grow(n, size)
 	return nil
 }
 
 // tellSlab has a worker map a slab.
-func (d *device) tellSlab(w *child, s slab) error {
+func (d *device) tellSlab(ctx context.Context, w *child, s slab) error {
 	if w == nil {
 		return nil
 	}
-	_, err := w.call(d.life, &message{Kind: tellSlab, Slab: s.n, Bytes: s.size}, s.fd)
+	_, err := w.call(ctx, &message{Kind: tellSlab, Slab: s.n, Bytes: s.size}, s.fd)
 	return err
 }
 
@@ -234,6 +230,9 @@ func (d *device) trim() {
 		empty = append(empty, s)
 		d.unslab(s.n)
 		d.tellStandby()
+		if d.standby != nil {
+			delete(d.standby.slabs, s.n)
+		}
 		return true
 	})
 	if d.w != nil {
@@ -318,7 +317,7 @@ func (d *device) alias(k peerBuffer, o offered) (uint32, bool) {
 	a, ok := d.aliases[k]
 	if !ok || a.at != o.buffer {
 		if !d.foreign[o.slab.n] {
-			if d.tellSlab(d.w, o.slab) != nil {
+			if d.tellSlab(d.life, d.w, o.slab) != nil {
 				return 0, false
 			}
 			d.foreign[o.slab.n] = true

@@ -101,7 +101,8 @@ type Options struct {
 	Reserve int64
 	// Available says how much is left, for tests; nil asks the system.
 	Available func() int64
-	// Hang is how long a worker may be silent before it is given up on (10 s).
+	// Hang is how long a worker may be silent before it is given up on (10 s), also while it is
+	// started and while it stands by. One that is busy may be for longer, unless it is stopped.
 	Hang time.Duration
 	// Answer is how long a child may take to answer a request before it is killed
 	// (15 s); for opening its device it has twice as long. It is longer than Hang, so

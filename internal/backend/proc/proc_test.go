@@ -47,7 +47,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var makers = map[string]proc.Maker{"fake": makeFake, "cpu": makeCPU, "stuck": makeStuck}
+var makers = map[string]proc.Maker{"fake": makeFake, "cpu": makeCPU, "stuck": makeStuck, "stops": makeStops}
+
+// makeStops makes a fake device. A worker stops itself first if there is a file with the name that
+// the configuration gives, which it removes.
+func makeStops(config []byte, device int) (driver.Driver, error) {
+	if device >= 0 && os.Remove(string(config)) == nil {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+			return nil, err
+		}
+	}
+	return makeFake(nil, device)
+}
 
 func makeStuck([]byte, int) (driver.Driver, error) { return stuck{}, nil }
 

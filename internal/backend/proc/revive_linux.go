@@ -25,6 +25,9 @@ func (d *device) Revive(ctx context.Context, r driver.Rung) (kept bool, err erro
 			err = fmt.Errorf("proc: revive %s: %w", d.info.Name, err)
 		}
 	}()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(d.life, func() { cancel(context.Cause(d.life)) })()
 	d.mu.Lock()
 	if w := d.w; w != nil { // given up on by others, and on its way out at most
 		d.mu.Unlock()
@@ -49,7 +52,7 @@ func (d *device) Revive(ctx context.Context, r driver.Rung) (kept bool, err erro
 		if w == nil {
 			return false, errNoStandby
 		}
-		kept, err := d.adopt(w, true, true)
+		kept, err := d.adopt(ctx, w, true, true)
 		if err == nil {
 			d.prepareStandby()
 		}
@@ -71,7 +74,7 @@ func (d *device) Revive(ctx context.Context, r driver.Rung) (kept bool, err erro
 		d.discard(w)
 		return false, err
 	}
-	if kept, err = d.adopt(w, false, r != driver.Reopen); err != nil {
+	if kept, err = d.adopt(ctx, w, false, r != driver.Reopen); err != nil {
 		return false, err
 	}
 	d.prepareStandby()
@@ -80,7 +83,7 @@ func (d *device) Revive(ctx context.Context, r driver.Rung) (kept bool, err erro
 
 // adopt makes an attached worker the device's own. mapped says that it has the
 // slabs, as a standby does; keep, that their contents are kept.
-func (d *device) adopt(w *child, mapped, keep bool) (kept bool, err error) {
+func (d *device) adopt(ctx context.Context, w *child, mapped, keep bool) (kept bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.state != down {
@@ -89,8 +92,8 @@ func (d *device) adopt(w *child, mapped, keep bool) (kept bool, err error) {
 	}
 	kept = keep && d.heap.slabbed
 	for i := 0; kept && !mapped && i < len(d.heap.slabs); i++ {
-		if err := d.tellSlab(w, d.heap.slabs[i]); err != nil {
-			if !w.alive() {
+		if err := d.tellSlab(ctx, w, d.heap.slabs[i]); err != nil {
+			if own := (*remoteError)(nil); !errors.As(err, &own) { // it did not answer
 				d.unused(w)
 				return false, err
 			}
@@ -201,14 +204,25 @@ func (d *device) oneStandby() (stood bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err = d.attach(d.life, w, true); err == nil {
-		err = d.follow(w)
+	err = d.attach(d.life, w, true)
+	for over := false; err == nil && !over; {
+		if err = d.follow(w); err != nil {
+			break
+		}
+		if !stood {
+			d.log.Debug("a worker stands by", "pid", w.pid())
+		}
+		stood = true
+		select {
+		case <-w.more:
+		case <-w.exited:
+			over = true
+		}
 	}
 	if err != nil {
 		d.discard(w)
-		return false, err
+		return stood, err
 	}
-	<-w.exited
 	d.mu.Lock()
 	if w.taken { // who took it cleans up
 		d.mu.Unlock()
@@ -222,18 +236,26 @@ func (d *device) oneStandby() (stood bool, err error) {
 	return true, err
 }
 
+// outdate has the standby map what it does not have; until then there is none. Nobody waits for
+// it: a standby that is stopped must not keep the worker from its work. The lock is held.
+func (d *device) outdate() {
+	if w := d.standby; w != nil {
+		d.standby = nil
+		w.more <- struct{}{} // there is room: follow has begun since the last one
+	}
+}
+
 // follow tells a standby what there is until it knows everything, and makes it
 // known.
 func (d *device) follow(w *child) error {
-	known := make(map[int32]bool)
 	for {
 		d.mu.Lock()
-		gone := maps.Clone(known)
+		gone := maps.Clone(w.slabs)
 		var next *slab
 		for i := range d.heap.slabs {
 			s := d.heap.slabs[i]
 			delete(gone, s.n)
-			if !known[s.n] && next == nil {
+			if !w.slabs[s.n] && next == nil {
 				next = &s
 			}
 		}
@@ -242,7 +264,7 @@ func (d *device) follow(w *child) error {
 			return driver.ErrClosed
 		}
 		if next == nil {
-			for w.segs = 0; w.segs < d.segs; {
+			for w.segs < d.segs {
 				d.rec.segment(d.drv.o.Memory.Segments()[w.segs])
 				if ok, err := w.commands.put(d.rec.b); !ok {
 					d.mu.Unlock()
@@ -252,12 +274,12 @@ func (d *device) follow(w *child) error {
 			}
 			d.standby = w
 			for n := range gone {
+				delete(w.slabs, n)
 				d.rec.begin(doUnslab)
 				d.rec.u32(uint32(n))
 				d.tellStandby()
 			}
 			w.commands.ring()
-			d.log.Debug("a worker stands by", "pid", w.pid())
 			d.mu.Unlock()
 			return nil
 		}
@@ -267,12 +289,14 @@ func (d *device) follow(w *child) error {
 		if err != nil {
 			return err
 		}
-		err = d.tellSlab(w, slab{next.n, fd, next.size})
+		err = d.tellSlab(d.life, w, slab{next.n, fd, next.size})
 		_ = unix.Close(fd)
 		if err != nil {
 			return err
 		}
-		known[next.n] = true
+		d.mu.Lock()
+		w.slabs[next.n] = true
+		d.mu.Unlock()
 	}
 }
 

@@ -193,9 +193,9 @@ func (d *device) offset(mem []byte, b driver.Buffer) int64 {
 	for k := arena.SegmentOf(segs, off); d.segs <= k; d.segs++ {
 		d.rec.segment(segs[d.segs])
 		d.tell()
-		d.tellStandby()
-		if d.standby != nil {
-			d.standby.segs = d.segs + 1
+		if s := d.standby; s != nil && s.segs == d.segs { // it may know more than a worker that was restarted
+			d.tellStandby()
+			s.segs++
 		}
 	}
 	return off

@@ -6,6 +6,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -152,5 +156,91 @@ func TestHungWhileAsked(t *testing.T) {
 		}
 	case <-time.After(2 * time.Minute):
 		t.Fatal("stopped workers were not found in two minutes")
+	}
+}
+
+// A worker keeps its work while its standby is stopped, which is to map what it allocates: here
+// the standby may be silent for an hour.
+func TestStoppedStandbyDelaysNobody(t *testing.T) {
+	r := start(t, proc.Options{Standby: true, Config: []byte("devices 2"), Hang: time.Hour, Answer: time.Hour}, engine.Options{})
+	for _, pid := range r.standbys(t, 2) {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, in, want := chain(t, 4<<20, 4, 3)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.mustRun(t, g, in, want)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the run waits for standbys that are stopped")
+	}
+}
+
+// A standby that is stopped is found and replaced, each time, though it may take an hour to answer.
+func TestStoppedStandbyIsReplaced(t *testing.T) {
+	r := start(t, proc.Options{Standby: true, Hang: time.Second, Answer: time.Hour}, engine.Options{})
+	for n := range 2 {
+		pid := r.standbys(t, n+1)[n]
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "word of its end", func() bool { return strings.Count(r.log.String(), "no standby; another is started") > n })
+	}
+	r.standbys(t, 3)
+	if !strings.Contains(r.log.String(), "it does not answer for") {
+		t.Errorf("the log does not say why:\n%s", r.log.String())
+	}
+}
+
+// standbys waits for a number of standbys, in all, and returns their process IDs in the order in
+// which they stood by.
+func (r *rig) standbys(t *testing.T, n int) (pids []int) {
+	t.Helper()
+	eventually(t, "standbys", func() bool {
+		pids = nil
+		for _, line := range strings.Split(r.log.String(), "\n") {
+			if _, id, ok := strings.Cut(line, " pid="); ok && strings.Contains(line, "a worker stands by") {
+				if pid, err := strconv.Atoi(id); err == nil {
+					pids = append(pids, pid)
+				}
+			}
+		}
+		return len(pids) >= n
+	})
+	return pids
+}
+
+// A worker that stops while it is started in the place of another is found, and the next one is
+// started: here it may take an hour to answer. It stops itself in what makes its driver.
+func TestStoppedWhileStarted(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "stop")
+	r := start(t, proc.Options{Driver: "stops", Config: []byte(mark), Hang: time.Second, Answer: time.Hour}, engine.Options{
+		Health: engine.HealthRules{Ladder: slices.Repeat([]engine.TimedRung{{Rung: engine.Restart, Timeout: time.Hour}}, 8), Trust: time.Nanosecond, MaxLosses: 1000},
+	})
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(proc.Pids("worker")[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a worker has stopped itself", func() bool {
+		_, err := os.Stat(mark)
+		return err != nil
+	})
+	g, in, want := chain(t, 10_000, 4, 3)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.mustRun(t, g, in, want)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("a worker that is stopped while it is started is waited for")
 	}
 }

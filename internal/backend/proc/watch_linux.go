@@ -3,6 +3,7 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 // mind starts the goroutines that follow a worker's life.
 func (d *device) mind(w *child) {
+	close(w.minded)
 	watched := make(chan struct{})
 	go d.watch(w, watched)
 	d.background.Go(func() { d.awaitEnd(w, watched) })
@@ -42,7 +44,7 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 	}()
 	// A worker may have completed something before this goroutine first runs: the
 	// executor hears of everything since the ring was empty.
-	beat, seen, rung := w.commands.h.beat.Load(), time.Now(), uint32(0)
+	p, rung := newHeart(w, time.Now()), uint32(0)
 	quiet := 0
 	for w.alive() && !w.completions.deserted() {
 		if t := h.tail.Load(); t != rung {
@@ -61,22 +63,12 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 		// Having slept in vain it sleeps again: only a completion has it look for long.
 		slept := time.Now()
 		tick := watchTick
-		if left := d.drv.o.Hang - slept.Sub(seen); left > 0 {
+		if left := d.drv.o.Hang - slept.Sub(p.seen); left > 0 {
 			tick = min(tick, left+time.Millisecond) // so that it is not found a tick later
 		}
 		w.completions.sleep(tick, func() bool { return h.tail.Load() != rung })
-		now := time.Now()
-		if b := w.commands.h.beat.Load(); b != beat {
-			beat, seen = b, now
-		} else if gone := now.Sub(slept); gone > stoppedTicks*watchTick {
-			seen = seen.Add(gone) // this process was stopped, and the worker with it perhaps
-		}
-		limit := d.drv.o.Hang
-		if w.commands.h.busy.Load() != 0 {
-			limit *= 10 // it page-locks memory, or ends
-		}
-		if now.Sub(seen) > limit {
-			w.kill(fmt.Errorf("%w for %v", errHung, now.Sub(seen).Round(time.Millisecond)))
+		if silent := p.feel(slept, time.Now(), d.drv.o.Hang, 10*d.drv.o.Hang); silent > 0 {
+			w.kill(hungFor(silent))
 		}
 		// Who has the lock for long waits for an answer of this worker perhaps, and must
 		// not keep the watcher from finding that it hangs.
@@ -85,6 +77,71 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 				d.flush()
 			}
 			d.mu.Unlock()
+		}
+	}
+}
+
+// heart is what is known of a worker's beats.
+type heart struct {
+	h       *ringHead
+	stopped func() bool // whether the process is stopped (SIGSTOP)
+	beat    uint32
+	seen    time.Time // when that last changed
+	ran     time.Time // when it beat, or was found not to be stopped
+}
+
+func newHeart(w *child, now time.Time) *heart {
+	return &heart{h: w.commands.h, stopped: func() bool { return isStopped(w.pid()) }, beat: w.commands.h.beat.Load(), seen: now, ran: now}
+}
+
+// feel takes in the beats until now, after a sleep from slept on, and returns for how long the
+// worker has been silent if that is longer than hang, and 0 else. A worker that is being started, or is
+// busy (opens its device, page-locks memory, ends), may be silent for longer, but not because it is
+// stopped.
+func (p *heart) feel(slept, now time.Time, hang, busy time.Duration) time.Duration {
+	if b := p.h.beat.Load(); b != p.beat {
+		p.beat, p.seen, p.ran = b, now, now
+	} else if gone := now.Sub(slept); gone > stoppedTicks*watchTick {
+		p.seen, p.ran = p.seen.Add(gone), p.ran.Add(gone) // this process was stopped, and the worker with it perhaps
+	}
+	silent, limit := now.Sub(p.seen), hang
+	if p.beat == 0 || p.h.busy.Load() != 0 {
+		if !p.stopped() {
+			p.ran = now
+		}
+		if stopped := now.Sub(p.ran); stopped > hang {
+			return stopped
+		}
+		limit = busy
+	}
+	if silent > limit {
+		return silent
+	}
+	return 0
+}
+
+func hungFor(silent time.Duration) error {
+	return fmt.Errorf("%w for %v", errHung, silent.Round(time.Millisecond))
+}
+
+// feel kills a worker that falls silent before its device follows it (watch): while it opens the
+// device, is asked something, or stands by. How long it may be busy then is for who asked
+// (Options.Answer). It ends when that begins, or with the worker.
+func (d *device) feel(w *child) {
+	defer close(w.felt)
+	p := newHeart(w, time.Now())
+	tick := time.NewTicker(watchTick)
+	defer tick.Stop()
+	for slept := time.Now(); ; slept = time.Now() {
+		select {
+		case <-tick.C:
+		case <-w.minded:
+			return
+		case <-w.exited:
+			return
+		}
+		if silent := p.feel(slept, time.Now(), d.drv.o.Hang, math.MaxInt64); silent > 0 {
+			w.kill(hungFor(silent))
 		}
 	}
 }
