@@ -54,8 +54,9 @@ type Workers struct {
 	Hang time.Duration
 	// MemBytes limits the memory of each device; 0 means no limit but the device's.
 	MemBytes int64
-	// Script is followed by scripted devices (see fake.Script).
-	Script string
+	// Script is followed by the first workers of scripted devices (see fake.Script), and Again by
+	// those in their place, each of which counts its operations from 1.
+	Script, Again string
 }
 
 // answer returns the time in which a worker must answer: longer than Hang, and enough to open a
@@ -92,12 +93,13 @@ func Open(ctx context.Context, o weft.Options, w Workers) (_ *Rig, err error) {
 	}
 	o.Drivers = nil
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		config := all.Cores{Parts: counts[name], Cores: counts[name]}.Config()
+		config, again := all.Cores{Parts: counts[name], Cores: counts[name]}.Config(), []byte(nil)
 		if name == scripted {
 			config = fmt.Appendf(nil, "devices %d\n%s", counts[name], w.Script)
+			again = fmt.Appendf(nil, "devices %d\n%s", counts[name], w.Again)
 		}
 		o.Drivers = append(o.Drivers, proc.New(proc.Options{
-			Driver: name, Config: config, Memory: r.memory, Hang: w.Hang, Answer: w.answer(), MemBytes: w.MemBytes,
+			Driver: name, Config: config, Again: again, Memory: r.memory, Hang: w.Hang, Answer: w.answer(), MemBytes: w.MemBytes,
 			Standby: o.Standby, Command: strings.Fields(o.WorkerCommand),
 		}))
 	}

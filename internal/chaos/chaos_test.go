@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -178,6 +179,36 @@ func TestDying(t *testing.T) {
 	}
 	if !dying(1 << 30) {
 		t.Error("a process that is not there is not dying")
+	}
+}
+
+// An operation that is to fail does so once: a device that was lost after it comes back at once,
+// although the operation would be the launch of its probe.
+func TestFailsOnce(t *testing.T) {
+	script, again := (&plan{fails: []int{2}}).script()
+	rig, err := Open(t.Context(), weft.Options{Devices: "fake"}, Workers{Hang: time.Minute, Script: script, Again: again})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rig.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	events := rig.Events(ctx, weft.EventDevice)
+	if _, err := Any(rand.New(rand.NewPCG(1, 2)), Kill); err != nil {
+		t.Fatal(err)
+	}
+	var states []string
+	for e := range events {
+		if states = append(states, e.To); e.To == "healthy" || e.To == "broken" {
+			break
+		}
+	}
+	if want := []string{"lost", "suspect", "healthy"}; !slices.Equal(states, want) {
+		t.Errorf("the device was %v, want %v", states, want)
 	}
 }
 

@@ -95,8 +95,10 @@ func (t *Trial) plan(bout uint64) *plan {
 // may reports whether a fault may happen.
 func (t *Trial) may(fault string) bool { return slices.Contains(t.Faults, fault) }
 
-// script is what happens to scripted devices, as fake.Script reads it.
-func (p *plan) script() string {
+// script is what happens to scripted devices, as fake.Script reads it, and again what happens to
+// those that were lost. An operation fails or takes long once in a bout, as in a simulation: in each
+// worker anew it would be the same one of the probe, by which no device would ever come back.
+func (p *plan) script() (script, again string) {
 	var b strings.Builder
 	for _, op := range p.fails {
 		fmt.Fprintf(&b, "fail op %d\n", op)
@@ -105,7 +107,7 @@ func (p *plan) script() string {
 		fmt.Fprintf(&b, "take %v op %d\n", d.extra, d.op)
 	}
 	if p.lies {
-		b.WriteString("on 0 corrupt launches\n")
+		again = "on 0 corrupt launches\n"
 	}
-	return b.String()
+	return b.String() + again, again
 }

@@ -167,7 +167,7 @@ func (t *Trial) bout(ctx context.Context, a *Account, last *workload.Job, foot *
 		a.Faults[starve]++
 	}
 	if strings.Contains(o.Devices, scripted) {
-		w.Script = p.script()
+		w.Script, w.Again = p.script()
 		a.scripted(p)
 	}
 	rig, err := Open(ctx, o, w)

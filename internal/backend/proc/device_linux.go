@@ -134,10 +134,14 @@ func (d *device) start(ctx context.Context) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
+	config := d.drv.o.Config
+	if d.board != nil && d.drv.o.Again != nil {
+		config = d.drv.o.Again
+	}
 	w.felt = make(chan struct{})
 	go d.feel(w)
 	m, err := w.call(ctx, &message{
-		Kind: askOpen, Driver: d.drv.o.Driver, Config: d.drv.o.Config, Device: d.origin.index,
+		Kind: askOpen, Driver: d.drv.o.Driver, Config: config, Device: d.origin.index,
 		NUMA: d.info.NUMA, Arena: d.drv.o.Memory.Size(), Confined: d.drv.o.Confined, MaxData: d.drv.o.MaxData,
 	}, -1)
 	if err == nil && len(m.Found) != 1 {

@@ -66,8 +66,9 @@ type Maker func(config []byte, device int) (driver.Driver, error)
 type Options struct {
 	// Driver is the name the driver's Maker is known by in Main.
 	Driver string
-	// Config is handed to the Maker.
-	Config []byte
+	// Config is handed to the Maker. Again, unless it is nil, takes its place for workers that are
+	// started once a device is attached: in place of another, or to stand by.
+	Config, Again []byte
 	// Memory is host memory to share with the children. All drivers of one
 	// executor are given the same; whoever opened it closes it after them.
 	Memory *arena.Arena
