@@ -254,6 +254,11 @@ func (k *checked) settle() error {
 				at.Failed(machine.Host)
 				k.unable("the host", err)
 			}
+		case verify.Await:
+			time.Sleep(patience)
+			if k.call.Stopped() {
+				return ErrCancelled
+			}
 		case verify.Pass:
 			k.v.unverified.Add(1)
 			k.of.note(func(c *checks) { c.unverified++ })
@@ -316,7 +321,8 @@ func (k *checked) unable(device string, err error) {
 func (k *checked) world() verify.World {
 	g, r := k.of.g, k.v.r
 	return verify.World{
-		Able: k.able(),
+		Able:   k.those(engine.Healthy),
+		Coming: k.those(engine.Lost, engine.Suspect),
 		Comparable: func(a, b machine.DeviceID) bool {
 			return verify.Comparable(g, k.id, k.device(a), k.device(b))
 		},
@@ -326,14 +332,14 @@ func (k *checked) world() verify.World {
 	}
 }
 
-// able returns the devices that take work and can execute the task.
-func (k *checked) able() []machine.DeviceID {
+// those returns the devices in some states that can execute the task.
+func (k *checked) those(in ...engine.DeviceState) []machine.DeviceID {
 	t := k.of.g.Task(k.id)
 	st, _ := k.v.r.status()
 	var out []machine.DeviceID
 	for i := range st {
 		d := &k.v.r.machine.Devices[i]
-		if st[i].State == engine.Healthy && engine.Allows(t, d) &&
+		if slices.Contains(in, st[i].State) && engine.Allows(t, d) &&
 			!slices.ContainsFunc(t.Steps, func(s graph.Step) bool { return !d.CanRun(s.Kernel) }) {
 			out = append(out, machine.DeviceID(i))
 		}
@@ -376,7 +382,8 @@ func (k *checked) room() (results, args [][]byte) {
 	return results, args
 }
 
-// patience is the time between looks at an execution that takes long.
+// patience is the time between looks at an execution that takes long, or at devices that are
+// coming back.
 const patience = 50 * time.Millisecond
 
 // execute runs the task once on one of some devices, any if there are none, and returns where it
@@ -440,7 +447,7 @@ func (k *checked) wait(h *Handle, only []machine.DeviceID) (*Report, error) {
 			return h.Wait()
 		case <-look.C:
 		}
-		able := k.able()
+		able := k.those(engine.Healthy)
 		none := len(only) > 0 && !slices.ContainsFunc(only, func(d machine.DeviceID) bool { return slices.Contains(able, d) })
 		if none {
 			now, going := h.Progress()

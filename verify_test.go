@@ -196,6 +196,34 @@ func TestVerifyUndecided(t *testing.T) {
 	}
 }
 
+// Two of three devices are lost by the task and come back, and the third is wrong: its result is
+// not used although no other device can execute the task when it is there.
+func TestVerifyWaits(t *testing.T) {
+	drv := follows(t, "devices 3; on 0 corrupt kernel add; on 1 lose launches times 1; on 2 lose launches times 1", map[string]weft.Func{"add": add3})
+	rt := open(t, weft.Options{Drivers: []driver.Driver{drv}, Verify: 1, MaxLosses: 10, Ladder: "later:1m", Rungs: map[string]weft.Rung{
+		"later": func(ctx context.Context, _ string) error {
+			select {
+			case <-time.After(300 * time.Millisecond): // long enough for a run that does not wait to have ended
+			case <-ctx.Done():
+			}
+			return nil
+		},
+	}})
+	x := make([]int64, 8)
+	for runs := int64(1); ; runs++ { // until the device that is wrong had the task
+		rep, err := rt.Run(t.Context(), tripled(t, 1), weft.Bind("x", x))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !all(x, 3*runs) || rep.Verified != 1 || rep.Unverified != 0 {
+			t.Fatalf("after %d runs x is %v, %d verified and %d not", runs, x, rep.Verified, rep.Unverified)
+		}
+		if len(rep.Wrong) > 0 {
+			break
+		}
+	}
+}
+
 // Where two devices differ and there is no third, the process decides by the Go function. With one device
 // left, tasks are executed once and counted as unverified.
 func TestVerifyReference(t *testing.T) {

@@ -47,6 +47,7 @@ type checkedTask struct {
 	on    []machine.DeviceID // likewise
 	run   engine.RunID       // the execution in progress
 	only  []machine.DeviceID // where that may be
+	waits bool               // for a device that is coming back
 	ended bool               // the launch has ended
 }
 
@@ -101,6 +102,12 @@ func (l *loop) checkResults(now time.Duration) {
 	v.tasks = slices.DeleteFunc(v.tasks, func(k *checkedTask) bool { return k.ended })
 	for _, k := range v.tasks {
 		gone := l.gone(k)
+		if k.waits {
+			if k.ended = gone; !gone {
+				l.goOn(now, k)
+			}
+			continue
+		}
 		if gone || !slices.ContainsFunc(k.only, l.takesWork) && !l.inFlight(now, k.run) {
 			k.ended = gone
 			l.tell = append(l.tell, engine.Event{Kind: engine.Cancel, Run: k.run})
@@ -137,14 +144,24 @@ func (l *loop) goOn(now time.Duration, k *checkedTask) {
 	}}
 	for _, d := range l.all() {
 		m := &l.c.Machine.Devices[d]
-		if l.takesWork(d) && engine.Allows(t, m) && !slices.ContainsFunc(t.Steps, func(s graph.Step) bool { return !m.CanRun(s.Kernel) }) {
+		if !engine.Allows(t, m) || slices.ContainsFunc(t.Steps, func(s graph.Step) bool { return !m.CanRun(s.Kernel) }) {
+			continue
+		}
+		switch l.engine.Status(d).State {
+		case engine.Healthy:
 			w.Able = append(w.Able, d)
+		case engine.Lost, engine.Suspect:
+			w.Coming = append(w.Coming, d)
 		}
 	}
+	k.waits = false
 	r := &l.runs[k.of.result]
 	switch next := k.at.Next(w); next.Do {
 	case verify.Execute:
 		l.execute(now, k, next.Only)
+		return
+	case verify.Await:
+		k.waits = true
 		return
 	case verify.Settle:
 		r.Verified++

@@ -26,6 +26,7 @@ const (
 	Execute   Do = iota // the task, on one of Only, or any device if that is empty
 	Reference           // its Go functions in this process: it counts as a device
 	Settle              // Right has the result, and all of Wrong have wrong ones
+	Await               // another device can execute it once it is back
 	Pass                // no other device can execute it: Right has the only result
 	GiveUp              // no two agree, and nothing is left that could decide
 )
@@ -40,8 +41,9 @@ type Next struct {
 
 // World is what a case depends on at present.
 type World struct {
-	// Able are the devices that take work and can execute the task.
-	Able []machine.DeviceID
+	// Able are the devices that take work and can execute the task, and Coming those that can
+	// and are being brought back or are suspect, which ends in some time.
+	Able, Coming []machine.DeviceID
 	// Comparable and Alike are the functions of these names for two devices. Reference says
 	// that Go functions of this process can execute the task, which compares as a device
 	// machine.Host does.
@@ -51,8 +53,9 @@ type World struct {
 
 // Next decides by the rule that two executions on different devices which agree are right. The
 // second one is on a device of the same kind where there is one. When no two agree, another
-// device decides, and the process itself when there is none. A device on which an execution
-// failed after the first does not decide.
+// device decides, and the process itself when there is none. A device that is coming back is
+// waited for before a result is used that no other agrees with: it may be that of the device
+// which is wrong. A device on which an execution failed after the first does not decide.
 func (c *Case) Next(w World) Next {
 	if len(c.ran) == 0 {
 		return Next{Do: Execute, Only: w.Able}
@@ -60,22 +63,21 @@ func (c *Case) Next(w World) Next {
 	if right, ok := c.agreed(); ok {
 		return Next{Do: Settle, Right: right, Wrong: c.wrong(right)}
 	}
-	var others []machine.DeviceID
-	for _, d := range w.Able {
-		if c.compares(w, d) {
-			others = append(others, d)
-		}
-	}
+	not := func(d machine.DeviceID) bool { return !c.compares(w, d) }
+	others := slices.DeleteFunc(slices.Clone(w.Able), not)
+	coming := slices.ContainsFunc(w.Coming, func(d machine.DeviceID) bool { return c.compares(w, d) })
 	alike := slices.DeleteFunc(slices.Clone(others), func(d machine.DeviceID) bool { return !w.Alike(c.ran[0].device, d) })
 	switch {
 	case len(alike) > 0:
 		return Next{Do: Execute, Only: alike}
 	case len(others) > 0:
 		return Next{Do: Execute, Only: others}
+	case len(c.ran) > 1 && w.Reference && c.compares(w, machine.Host):
+		return Next{Do: Reference}
+	case coming:
+		return Next{Do: Await}
 	case len(c.ran) == 1:
 		return Next{Do: Pass}
-	case w.Reference && c.compares(w, machine.Host):
-		return Next{Do: Reference}
 	}
 	return Next{Do: GiveUp}
 }

@@ -182,6 +182,44 @@ func TestCaseAsks(t *testing.T) {
 	}
 }
 
+// A device that is coming back is waited for where no other can be asked, if it could be compared
+// and has not executed the task.
+func TestCaseWaits(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		w      World
+		coming []machine.DeviceID // not able
+		ran    []machine.DeviceID // each disagrees with all before
+		do     Do
+	}{
+		{"not for the first", world("aa", true, false), []machine.DeviceID{1}, nil, Execute},
+		{"for a second", world("aa", true, true), []machine.DeviceID{1}, []machine.DeviceID{0}, Await},
+		{"not where another is there", world("aaa", true, true), []machine.DeviceID{1}, []machine.DeviceID{0}, Execute},
+		{"for a third", world("aaa", true, false), []machine.DeviceID{2}, []machine.DeviceID{0, 1}, Await},
+		{"not where the process decides", world("hhh", true, true), []machine.DeviceID{2}, []machine.DeviceID{0, 1}, Reference},
+		{"not for one of another kind", world("ab", false, false), []machine.DeviceID{1}, []machine.DeviceID{0}, Pass},
+		{"not for one that has executed it", world("aa", true, false), []machine.DeviceID{1}, []machine.DeviceID{0, 1}, GiveUp},
+	} {
+		var at Case
+		for i, d := range c.ran {
+			at.Ran(d, make([]bool, i))
+		}
+		c.w.Able = slices.DeleteFunc(c.w.Able, func(d machine.DeviceID) bool { return slices.Contains(c.coming, d) })
+		c.w.Coming = c.coming
+		if next := at.Next(c.w); next.Do != c.do {
+			t.Errorf("%s: does %d, want %d", c.name, next.Do, c.do)
+		}
+	}
+	var at Case
+	at.Ran(0, nil)
+	at.Failed(1)
+	w := world("aa", true, true)
+	w.Able, w.Coming = w.Able[:1], w.Able[1:]
+	if next := at.Next(w); next.Do != Pass {
+		t.Errorf("for one on which the task failed it does %d", next.Do)
+	}
+}
+
 func floats(xs ...float32) (b []byte) {
 	for _, x := range xs {
 		b = binary.NativeEndian.AppendUint32(b, math.Float32bits(x))
