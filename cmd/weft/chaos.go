@@ -53,8 +53,10 @@ goes on, and a worker that is struck twice, or as its bout ends, is lost once or
 not at all. Of weft's memory its own is what is not mapped from files, as its
 code is; the heap is what the garbage collector keeps.
 
-A round ends with the right result or with an error that says what happened. The
-exit status is 1 if a result was wrong, no result was right or something was
+A round ends with the right result or with an error that says what happened.
+Where a device has wrong results and no other could check one, since it was
+broken or out of memory, a wrong result that was reported as not verified counts
+as an error. The exit status is 1 if a result was wrong, no result was right or something was
 left. Needs Linux.
 
 weft chaos serve kills the workers of a service that is under load.`,

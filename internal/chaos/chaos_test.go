@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -65,6 +66,36 @@ func TestTrial(t *testing.T) {
 		if n := len(proc.Pids("")); n > 0 {
 			t.Errorf("%s: %d processes are left", devices, n)
 		}
+	}
+}
+
+// A wrong result is held against weft unless it says that it could not check a device which lies.
+func TestJudge(t *testing.T) {
+	failed, wrong := errors.New("a task failed"), errors.New("the sum is 3")
+	for _, c := range []struct {
+		name       string
+		unverified int
+		err, wrong error
+		lies       bool
+		want       Account
+	}{
+		{"right", 0, nil, nil, true, Account{Right: 1}},
+		{"right by luck", 2, nil, nil, true, Account{Right: 1}},
+		{"failed", 0, failed, nil, false, Account{Errors: 1, FirstError: "round 1: a task failed"}},
+		{"wrong", 0, nil, wrong, true, Account{Wrong: 1, FirstWrong: "round 1: the sum is 3"}},
+		{"wrong, and nobody lies", 2, nil, wrong, false, Account{Wrong: 1, FirstWrong: "round 1: the sum is 3"}},
+		{"wrong as it may be", 2, nil, wrong, true, Account{Errors: 1, FirstError: "round 1: 2 tasks were not verified, and a device has wrong results: the sum is 3"}},
+	} {
+		var a Account
+		a.judge(&weft.Report{Unverified: c.unverified}, c.err, c.wrong, c.lies)
+		if c.want.Rounds = 1; !reflect.DeepEqual(a, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.name, a, c.want)
+		}
+	}
+	var a Account
+	a.judge(nil, nil, wrong, true)
+	if a.Wrong != 1 {
+		t.Errorf("without a report: %+v", a)
 	}
 }
 

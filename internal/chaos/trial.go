@@ -37,7 +37,8 @@ type Account struct {
 	Rounds  int            `json:"rounds"`
 	Faults  map[string]int `json:"faults"` // by kind: strikes; bouts with little memory; what scripts did
 	// Of Rounds, Right had the right result, Wrong a wrong one, and Errors ended with an error
-	// that says what happened.
+	// that says what happened, or with a wrong result of a device that lies and a report that
+	// says what was not verified.
 	Right  int `json:"right"`
 	Wrong  int `json:"wrong"`
 	Errors int `json:"errors"`
@@ -213,7 +214,7 @@ func (t *Trial) bout(ctx context.Context, a *Account, last *workload.Job, foot *
 		if time.Since(began) >= t.For && a.Rounds > 0 || ctx.Err() != nil {
 			break
 		}
-		took := t.round(ctx, a, rig, job, hits, usual, foot)
+		took := t.round(ctx, a, rig, job, p.lies, hits, usual, foot)
 		usual = min(max(took, time.Millisecond), time.Second)
 		a.Seconds = time.Since(began).Seconds()
 		if t.Told != nil && ctx.Err() == nil {
@@ -223,9 +224,9 @@ func (t *Trial) bout(ctx context.Context, a *Account, last *workload.Job, foot *
 	return nil
 }
 
-// round runs the job once, strikes meanwhile and checks the result. usual is about how long
-// a run takes; round returns how long this one took.
-func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Job, hits []hit, usual time.Duration, foot *footprint) time.Duration {
+// round runs the job once, strikes meanwhile and checks the result. lies says that a device has
+// wrong results; usual is about how long a run takes, and round returns how long this one took.
+func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Job, lies bool, hits []hit, usual time.Duration, foot *footprint) time.Duration {
 	type ended struct {
 		res *workload.Result
 		err error
@@ -253,29 +254,46 @@ func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Jo
 	if ctx.Err() != nil {
 		return 0
 	}
-	a.Rounds++
-	if end.res != nil && end.res.Report != nil {
-		a.Retries += end.res.Report.Retries
-		a.Replays += end.res.Report.Replays
-		a.Evictions += end.res.Report.Evictions
-	}
-	if end.err != nil {
-		a.Errors++
-		if a.FirstError == "" {
-			a.FirstError = fmt.Sprintf("round %d: %v", a.Rounds, end.err)
-		}
-		return time.Since(began)
+	var rep *weft.Report
+	if end.res != nil {
+		rep = end.res.Report
 	}
 	took := time.Since(began)
-	if err := job.Check(); err != nil {
+	var wrong error
+	if end.err == nil {
+		wrong = job.Check()
+	}
+	a.judge(rep, end.err, wrong, lies)
+	return took
+}
+
+// judge counts a round that ended with a report, if it has one, an error, or a result that is wrong.
+// A device that lies is found by what others have. Where a task was not verified, since no other
+// device could execute it, its result may be that of the liar: the report says so, as an error would.
+func (a *Account) judge(rep *weft.Report, err, wrong error, lies bool) {
+	a.Rounds++
+	if rep != nil {
+		a.Retries += rep.Retries
+		a.Replays += rep.Replays
+		a.Evictions += rep.Evictions
+	}
+	if wrong != nil && lies && rep != nil && rep.Unverified > 0 {
+		err = fmt.Errorf("%d tasks were not verified, and a device has wrong results: %w", rep.Unverified, wrong)
+	}
+	switch {
+	case err != nil:
+		a.Errors++
+		if a.FirstError == "" {
+			a.FirstError = fmt.Sprintf("round %d: %v", a.Rounds, err)
+		}
+	case wrong != nil:
 		a.Wrong++
 		if a.FirstWrong == "" {
-			a.FirstWrong = fmt.Sprintf("round %d: %v", a.Rounds, err)
+			a.FirstWrong = fmt.Sprintf("round %d: %v", a.Rounds, wrong)
 		}
-		return took
+	default:
+		a.Right++
 	}
-	a.Right++
-	return took
 }
 
 // footprintOf returns the memory that a graph uses.
