@@ -26,7 +26,7 @@ const (
 	// end before it is killed, and the 1 s of its keeper.
 	closeWait = 5 * time.Second
 	// settleWait is the longest time that closing waits for a request to a device that is
-	// under way: for its condition, or to revive it.
+	// under way: for its condition, or to revive it; and again for what it decided about kernels.
 	settleWait = time.Second
 )
 
@@ -169,6 +169,7 @@ func (x *Executor) Close(ctx context.Context) error {
 			return
 		}
 		l.closing = true
+		l.toClose()
 		for _, j := range l.runs {
 			l.cancel(j, min(x.cancelWait, x.closeWait/2))
 		}
@@ -201,6 +202,27 @@ func (x *Executor) unclosed() error {
 	return fmt.Errorf("%w after %v%s", engine.ErrTimeout, x.closeWait, open)
 }
 
+// deviceName names a device for who waits until it is closed.
+func (l *loop) deviceName(d *dev) string {
+	if d == l.host {
+		return "copies in host memory"
+	}
+	return d.Info().Name
+}
+
+// toClose returns the devices that are to be closed, and notes their names for unclosed. One that is closed
+// already is so for as long as what hangs on it does.
+func (l *loop) toClose() []*dev {
+	open := slices.DeleteFunc(append(slices.Clone(l.devs), l.host), func(d *dev) bool { return d.closed })
+	l.x.waits.Lock()
+	defer l.x.waits.Unlock()
+	l.x.open = l.x.open[:0]
+	for _, d := range open {
+		l.x.open = append(l.x.open, l.deviceName(d))
+	}
+	return open
+}
+
 // shut closes the devices, after the last run. Callers are answered meanwhile: a
 // device that runs a Go kernel is closed when that returns.
 func (l *loop) shut() {
@@ -219,8 +241,7 @@ func (l *loop) shut() {
 			d.calloff()
 		}
 	}
-	// One that is closed already is so for as long as what hangs on it does.
-	open := slices.DeleteFunc(append(slices.Clone(l.devs), l.host), func(d *dev) bool { return d.closed })
+	open := l.toClose()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -237,20 +258,10 @@ func (l *loop) shut() {
 }
 
 // end closes devices, side by side, after the samplers and attempts to bring devices
-// back have ended. It runs beside the loop.
+// back have ended, and devices have told what they decided about kernels, as far as they do
+// so in time. It runs beside the loop.
 func (l *loop) end(open []*dev, attempts []<-chan struct{}) {
 	x := l.x
-	name := func(d *dev) string {
-		if d == l.host {
-			return "copies in host memory"
-		}
-		return d.Info().Name
-	}
-	x.waits.Lock()
-	for _, d := range open {
-		x.open = append(x.open, name(d))
-	}
-	x.waits.Unlock()
 	close(l.unwatched)
 	late := time.After(settleWait)
 	wait := func(ended <-chan struct{}) {
@@ -271,11 +282,11 @@ func (l *loop) end(open []*dev, attempts []<-chan struct{}) {
 			wait(ended)
 		}
 	}
-	x.keepTuning(l.devs)
+	defer x.keepTuning(l.devs, time.After(settleWait)).Wait() // the closing of a device answers for it
 	var wg sync.WaitGroup
 	for _, d := range open {
 		wg.Go(func() {
-			name := name(d)
+			name := l.deviceName(d)
 			if err := d.Close(); err != nil {
 				l.log.Warn("closing device", "device", name, "err", err)
 			}

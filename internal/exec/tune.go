@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/weft-run/weft/driver"
 )
@@ -71,32 +72,45 @@ func (x *Executor) tune() {
 	}
 }
 
-// keepTuning saves what devices decided, before they close. One that is lost tells
-// nothing any more, so what was known of it stays.
-func (x *Executor) keepTuning(devs []*dev) {
+// keepTuning saves what devices decided, before they close. One that is lost, or does not answer
+// before it is late, tells nothing any more, so what was known of it stays. The requests that are
+// under way then are returned.
+func (x *Executor) keepTuning(devs []*dev, late <-chan time.Time) *sync.WaitGroup {
+	asked := new(sync.WaitGroup)
 	if x.cache == nil {
-		return
+		return asked
 	}
 	before := x.cache.read(tunings)
 	t, err := decodeTuning(before, x.cache.key)
 	if err != nil {
 		t = tuning{Version: tuningVersion, Key: x.cache.key, Devices: make(map[string][]driver.Tuned)}
 	}
-	told := make([][]driver.Tuned, len(devs))
-	var wg sync.WaitGroup
+	tells := make([]chan []driver.Tuned, len(devs))
 	for i, d := range devs {
+		tells[i] = make(chan []driver.Tuned, 1)
 		if tuner, ok := d.Device.(driver.Tuner); ok && !d.away.Load() {
-			wg.Go(func() { told[i] = tuner.Tuning() })
+			asked.Go(func() { tells[i] <- tuner.Tuning() })
+		} else {
+			tells[i] <- nil
 		}
 	}
-	wg.Wait()
-	for i, now := range told {
+	for i, tell := range tells {
+		var now []driver.Tuned
+		select {
+		case now = <-tell: // also where it is late for others
+		default:
+			select {
+			case now = <-tell:
+			case <-late:
+				late = time.After(0) // for those after it
+			}
+		}
 		if len(now) > 0 {
 			t.Devices[x.Machine.Devices[i].Name] = now
 		}
 	}
 	if len(t.Devices) == 0 {
-		return
+		return asked
 	}
 	b, err := json.MarshalIndent(t, "", " ")
 	if err != nil {
@@ -105,6 +119,7 @@ func (x *Executor) keepTuning(devs []*dev) {
 	if b = append(b, '\n'); !bytes.Equal(b, before) {
 		x.cache.write(tunings, b)
 	}
+	return asked
 }
 
 // decodeTuning reads a file of decisions made for a key.

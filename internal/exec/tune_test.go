@@ -148,3 +148,63 @@ func TestTuningIsKept(t *testing.T) {
 		}
 	}
 }
+
+// mutes gives fake devices of which the first tells nothing until it is closed.
+type mutes struct{ driver.Driver }
+
+type mute struct {
+	driver.Device
+	closed chan struct{}
+}
+
+func (d *mutes) Open(ctx context.Context, log *slog.Logger) ([]driver.Device, error) {
+	devs, err := d.Driver.Open(ctx, log)
+	devs[0] = &mute{devs[0], make(chan struct{})}
+	return devs, err
+}
+
+func (m *mute) Tune([]driver.Tuned) {}
+
+func (m *mute) Tuning() []driver.Tuned {
+	<-m.closed
+	return nil
+}
+
+func (m *mute) Close() error {
+	close(m.closed)
+	return m.Device.Close()
+}
+
+// Close does not wait for a device that does not tell what it decided, and keeps what others tell.
+func TestCloseWithoutTuning(t *testing.T) {
+	dir := t.TempDir()
+	found := driver.Tuned{Kernel: "a", Hash: "1", Class: 7, Entry: "a_fast", Block: 128, NS: 1500}
+	open := func(d func(driver.Driver) driver.Driver) *exec.Executor {
+		drv, err := fake.New(fake.Options{Devices: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		copier, err := cpu.New(cpu.Options{Cores: 1}).Open(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := exec.Open(t.Context(), exec.Config{Drivers: []driver.Driver{d(drv)}, Copier: copier[0], CacheDir: dir, CloseWait: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	x := open(func(d driver.Driver) driver.Driver {
+		return &mutes{&tuners{Driver: d, found: []driver.Tuned{found}}}
+	})
+	if err := x.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x = open(func(d driver.Driver) driver.Driver { return &tuners{Driver: d} })
+	if got := x.Tuning(); len(got) != 2 || !slices.Equal(got[0], []driver.Tuned{found}) {
+		t.Errorf("%v is known", got)
+	}
+	if err := x.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
