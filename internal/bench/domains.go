@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
@@ -36,7 +38,7 @@ type domainRow struct {
 	Together float64 `json:"together_seconds,omitempty"`
 	Share    float64 `json:"share,omitempty"`
 	Verdict  string  `json:"verdict,omitempty"` // whether the device is worth it
-	Why      string  `json:"why,omitempty"`     // of a size that was skipped
+	Why      string  `json:"why,omitempty"`     // of a size that was skipped, or not reached in time
 }
 
 // crossover is the size from which on a device is faster than the cpu at an operation.
@@ -61,6 +63,32 @@ type domainsReport struct {
 	Rows       []domainRow `json:"rows"`
 	Crossovers []crossover `json:"crossovers"`
 	Placed     placed      `json:"placed"`
+	Took       domainsTime `json:"took_seconds"`
+}
+
+// domainsTime is where the time of the benchmark went, in seconds.
+type domainsTime struct {
+	Open   float64 `json:"open"`   // devices opened and calibrated
+	Inputs float64 `json:"inputs"` // of all operations and sizes
+	// First is the first run of each operation and size on each device, which loads kernels and compiles
+	// them where the driver does that.
+	First float64 `json:"first_runs"`
+	Runs  float64 `json:"runs"` // those after the first
+	// Plans is what precedes all of these runs: work is cut, and predicted for sets of devices.
+	Plans  float64 `json:"plans"`
+	Checks float64 `json:"checks"`
+}
+
+// String names the parts in the order in which they happen.
+func (d domainsTime) String() string {
+	return fmt.Sprintf("opening devices took %s, inputs %s, first runs %s, the other runs %s, cutting and predicting %s, checks %s",
+		terminal.Seconds(d.Open), terminal.Seconds(d.Inputs), terminal.Seconds(d.First), terminal.Seconds(d.Runs), terminal.Seconds(d.Plans), terminal.Seconds(d.Checks))
+}
+
+// watch adds the time until the function it returns is called.
+func watch(into *float64) (ended func()) {
+	began := time.Now()
+	return func() { *into += time.Since(began).Seconds() }
 }
 
 // placed says how well a runtime that has both the cpu and a device chooses between them.
@@ -75,6 +103,7 @@ type domains struct {
 	only    []string
 	sizes   []int
 	repeat  int
+	longest time.Duration
 	timeout time.Duration
 	html    string
 	asJSON  bool
@@ -95,7 +124,10 @@ time of a runtime that has both and places tasks by the times it measures, and
 Sizes are elements: multivectors, records, events, or those of a matrix or a
 board, whose side is the root. Three runs before those that count warm up, and
 the first is checked. A size that does not fit into memory is skipped with the
-reason.`,
+reason, and so is one at which a device takes longer than --longest for a run.
+
+Small sizes of all operations come first. Those that --timeout leaves no time
+for are listed as not reached.`,
 		Example:           `  weft bench domains --devices cpu,cuda:0 --html out.html`,
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -105,6 +137,7 @@ reason.`,
 	f.IntVar(&o.repeat, "repeat", 10, "how often everything is measured")
 	f.IntSliceVar(&o.sizes, "sizes", []int{100, 1000, 10_000, 100_000}, "`sizes`, in elements")
 	f.StringSliceVar(&o.only, "only", nil, "`operations` to measure (all)")
+	f.DurationVar(&o.longest, "longest", time.Second, "longest run; a device that takes longer for a size is not\nmeasured at it; 0 is no limit")
 	f.DurationVar(&o.timeout, "timeout", 0, "longest time; rows complete by then are kept, and the status is 1")
 	f.StringVar(&o.html, "html", "", "write a page to this `file`; - is standard output")
 	f.BoolVar(&o.asJSON, "json", false, "write the report as JSON")
@@ -135,6 +168,9 @@ func (o *domains) check() error {
 			return terminal.Usagef("--sizes %d: it must be 10 to %d elements", n, 1<<24)
 		}
 	}
+	if o.longest < 0 {
+		return terminal.Usagef("--longest %v: it must not be negative", o.longest)
+	}
 	return checkTimeout(o.timeout)
 }
 
@@ -159,6 +195,15 @@ func (o *domains) run(c *cobra.Command, s Setup) error {
 	part, err = p.run(&meter{Setup: s, ctx: c.Context(), options: opts, repeat: o.repeat, stderr: c.ErrOrStderr(), quiet: o.asJSON}, o.timeout)
 	if len(r.Rows) == 0 {
 		return err
+	}
+	if late := endedEarly(o.timeout); part.Why == late {
+		measured := 0
+		for _, row := range r.Rows {
+			if row.Seconds > 0 {
+				measured++
+			}
+		}
+		err = fmt.Errorf("bench domains: %s with %d of %s measured", late, measured, terminal.Count(len(r.Rows), "row"))
 	}
 	r.Note = part.note()
 	r.Crossovers, r.Placed = crossovers(r.Rows), placedOf(r.Rows)
@@ -186,12 +231,23 @@ type rival struct {
 	both   bool
 	rt     *weft.Runtime
 
-	took, ups, shares []float64 // of each round of an operation
+	took, ups, shares []float64 // of each round of an operation that counts
+	warm              float64   // the fastest run that warms up, without the first
 	failed            error     // why it cannot run that
 }
 
-// rivals opens the cpu, and every other device alone and beside it.
+// rivals opens the cpu, and every other device alone and beside it. A device is opened twice: jobs that place
+// their tasks themselves use all devices of a runtime, so that what it takes alone needs a runtime of its own.
 func (o *domains) rivals(m *meter) (out []rival, err error) {
+	var found *weft.Runtime // of all devices, where none are named
+	defer func() {
+		if found != nil {
+			found.Close()
+		}
+		if err != nil {
+			closeAll(out)
+		}
+	}()
 	cpus, others := []string{}, []string{}
 	for _, part := range strings.Split(m.options.Devices, ",") {
 		if part = strings.TrimSpace(part); strings.HasPrefix(part, "cpu") {
@@ -201,11 +257,10 @@ func (o *domains) rivals(m *meter) (out []rival, err error) {
 		}
 	}
 	if m.options.Devices == "" {
-		found, err := m.machine()
-		if err != nil {
+		if found, err = m.open(nil); err != nil {
 			return nil, err
 		}
-		for _, d := range found.Devices {
+		for _, d := range found.Machine().Devices {
 			if d.Backend != "cpu" {
 				others = append(others, d.Name)
 			}
@@ -219,30 +274,39 @@ func (o *domains) rivals(m *meter) (out []rival, err error) {
 	for _, d := range others {
 		wanted = append(wanted, rival{device: d}, rival{device: d, both: true})
 	}
+	p := m.progress("runtime", len(wanted))
+	defer p.Finish()
 	for _, w := range wanted {
 		spec := w.device
 		if w.both {
 			spec = cpu + "," + spec
 		}
-		if w.rt, err = m.open(func(o *weft.Options) { o.Devices = spec }); err != nil {
-			for _, opened := range out {
-				opened.rt.Close()
-			}
-			return nil, err
+		p.At("opening %s", spec)
+		if w.both && len(others) == 1 && found != nil {
+			w.rt, found = found, nil
+		} else if w.rt, err = m.open(func(o *weft.Options) { o.Devices = spec }); err != nil {
+			return out, err
 		}
 		out = append(out, w)
+		p.Add()
 	}
 	return out, nil
 }
 
-func (o *domains) measure(m *meter, r *domainsReport) (rows []domainRow, err error) {
+func closeAll(all []rival) {
+	for _, c := range all {
+		c.rt.Close()
+	}
+}
+
+func (o *domains) measure(m *meter, r *domainsReport) ([]domainRow, error) {
+	opened := watch(&r.Took.Open)
 	all, err := o.rivals(m)
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range all {
-		defer c.rt.Close()
-	}
+	opened()
+	defer closeAll(all)
 	var models []string
 	for _, c := range all {
 		if !c.both {
@@ -260,14 +324,42 @@ func (o *domains) measure(m *meter, r *domainsReport) (rows []domainRow, err err
 	for _, n := range o.sizes {
 		for i, op := range chosen {
 			row := domainRow{Domain: op.Domain, Operation: op.Name, Size: n}
-			got, err := row.measure(m, func() (workload.Job, error) { return op.Job(m.ctx, n) }, all, p)
-			if err != nil {
-				return slices.Concat(by...), err
+			if err == nil {
+				var got []domainRow
+				got, err = row.measure(m, domainsTrial{
+					job: func() (workload.Job, error) { return op.Job(m.ctx, n) }, all: all, longest: o.longest, took: &r.Took, progress: p,
+				})
+				if err == nil {
+					by[i] = append(by[i], got...)
+					continue
+				}
+				if m.ctx.Err() == nil {
+					return slices.Concat(by...), err
+				}
+				row.Why = "not finished: "
+			} else {
+				row.Why = "not reached: "
 			}
-			by[i] = append(by[i], got...)
+			if errors.Is(context.Cause(m.ctx), errTimeout) {
+				row.Why += "the time was over (--timeout)"
+			} else {
+				row.Why += "it was interrupted"
+			}
+			by[i] = append(by[i], row.ofEach(all)...)
 		}
 	}
-	return slices.Concat(by...), nil
+	return slices.Concat(by...), err
+}
+
+// ofEach returns the row for the cpu and every other device.
+func (row domainRow) ofEach(all []rival) (rows []domainRow) {
+	for _, c := range all {
+		if !c.both {
+			row.Device = c.device
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 // cannot reports whether an error says that an operation does not fit here.
@@ -275,70 +367,110 @@ func cannot(err error) bool {
 	return errors.Is(err, host.ErrMemory) || errors.Is(err, weft.ErrNoDevice)
 }
 
+// domainsTrial is an operation in a size, and who runs it.
+type domainsTrial struct {
+	job      func() (workload.Job, error)
+	all      []rival
+	longest  time.Duration // of a run; 0 is no limit
+	took     *domainsTime
+	progress *terminal.Progress
+}
+
 // measure runs an operation in a size on all rivals in turns, and returns a row for each device.
-func (row domainRow) measure(m *meter, make func() (workload.Job, error), all []rival, p *terminal.Progress) ([]domainRow, error) {
-	skip := func(device string, err error) domainRow {
-		s := row
-		s.Device, s.Why = device, "skipped: "+terminal.OneLine(err.Error())
-		return s
-	}
-	job, err := make()
+func (row domainRow) measure(m *meter, t domainsTrial) ([]domainRow, error) {
+	skipped := func(err error) string { return "skipped: " + terminal.OneLine(err.Error()) }
+	made := watch(&t.took.Inputs)
+	t.progress.At("input of %s in size %d", row.Operation, row.Size)
+	job, err := t.job()
+	made()
 	if cannot(err) {
-		return []domainRow{skip(all[0].device, err)}, nil
+		row.Why = skipped(err)
+		return row.ofEach(t.all), nil
 	} else if err != nil {
 		return nil, err
 	}
 	row.Job = job.Name()
-	at := slices.Clone(all)
+	at := slices.Clone(t.all)
 	for round := range m.repeat + learning {
 		alone := 0.
 		for i := range at {
 			c := &at[i]
-			p.At("%s on %s", row.Job, c.device)
-			if p.Add(); c.failed != nil {
+			t.progress.At("%s on %s", row.Job, c.device)
+			if t.progress.Add(); c.failed != nil {
 				continue
 			}
-			res, err := workload.Run(m.ctx, c.rt, job)
+			s, share, err := t.once(m.ctx, c, job, round)
 			if err != nil && cannot(err) {
 				c.failed = err
 				continue
 			} else if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("%s on %s: %w", row.Operation, c.device, err)
 			}
-			if round == 0 { // before anything counts
-				if err := checked(m.ctx, job); err != nil {
-					return nil, fmt.Errorf("%s on %s: %w", row.Operation, c.device, err)
-				}
-			}
-			s := res.Report.Elapsed().Seconds()
 			if i == 0 {
 				alone = s
 			}
-			if round >= learning {
-				c.took, c.ups, c.shares = append(c.took, s), append(c.ups, alone/s), append(c.shares, c.share(res))
+			switch {
+			case round >= learning:
+				c.took, c.ups, c.shares = append(c.took, s), append(c.ups, alone/s), append(c.shares, share)
+			case round == 1:
+				c.warm = s
+			case round > 1:
+				c.warm = min(c.warm, s)
+			}
+			if round == learning-1 && t.longest > 0 && c.warm > t.longest.Seconds() {
+				c.failed = fmt.Errorf("a run takes %s, longer than %v (--longest)", terminal.Seconds(c.warm), t.longest)
 			}
 		}
 	}
 	var rows []domainRow
 	for i, c := range at {
+		r := row
+		r.Device = c.device
 		switch {
-		case c.failed != nil && !c.both:
-			rows = append(rows, skip(c.device, c.failed))
-		case c.failed != nil:
 		case c.both: // the device is the row before
 			last := &rows[len(rows)-1]
-			last.Together, last.Share = median(c.took), median(c.shares)
+			if c.failed == nil {
+				last.Together, last.Share = median(c.took), median(c.shares)
+			} else if last.Why == "" {
+				last.Verdict += "; together " + skipped(c.failed)
+			}
+			continue
+		case c.failed != nil:
+			r.Why = skipped(c.failed)
 		default:
-			r := row
-			r.Device, r.Seconds = c.device, median(c.took)
+			r.Seconds = median(c.took)
 			if i > 0 && at[0].failed == nil {
 				r.Speedup = median(c.ups)
 				r.Verdict = worth(r.Speedup)
 			}
-			rows = append(rows, r)
 		}
+		rows = append(rows, r)
 	}
 	return rows, nil
+}
+
+// once runs the job on a rival, and checks the result of the first round: once for each rival, before anything
+// counts. It returns the seconds that the run took and the device's share of its tasks' time.
+func (t *domainsTrial) once(ctx context.Context, c *rival, job workload.Job, round int) (seconds, share float64, err error) {
+	began := time.Now()
+	res, err := workload.Run(ctx, c.rt, job, func(j workload.Job, g *graph.Graph, _ *weft.Prediction) {
+		if round == 0 { // or the result of the rival before might pass for this one's
+			weft.Spoil(g, j.Bind()...)
+		}
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	seconds = res.Report.Elapsed().Seconds()
+	t.took.Plans += time.Since(began).Seconds() - seconds
+	if round > 0 {
+		t.took.Runs += seconds
+		return seconds, c.share(res), nil
+	}
+	t.took.First += seconds
+	defer watch(&t.took.Checks)()
+	t.progress.At("check of %s on %s", job.Name(), c.device)
+	return seconds, c.share(res), checked(ctx, job)
 }
 
 // share is the part of a run's work, by the time of its tasks, that devices beside the cpu did.
@@ -449,6 +581,7 @@ func (r *domainsReport) text(w *bytes.Buffer) {
 	}
 	fmt.Fprintln(w)
 	terminal.Table(w, table)
+	fmt.Fprintf(w, "\n%s\n", terminal.Wrap("("+r.Took.String()+")", terminal.Width))
 	if len(r.Crossovers) == 0 {
 		fmt.Fprintf(w, "\nThere is no device beside the cpu; name one that is, as in --devices cpu,cuda:0.\n")
 		return

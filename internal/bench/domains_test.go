@@ -11,11 +11,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -50,6 +53,69 @@ func TestDomains(t *testing.T) {
 	refused(t, "--sizes 0", "domains", "--sizes", "0")
 	refused(t, "--repeat 0", "domains", "--repeat", "0")
 	refused(t, "--timeout", "domains", "--timeout", "-1s")
+	refused(t, "--longest", "domains", "--longest", "-1s")
+}
+
+// Every row that the time does not reach is there and says so, and the status is that of a failure.
+func TestDomainsLate(t *testing.T) {
+	text, err := run(t.Context(), "domains", "--devices", "cpu", "--repeat", "1000000", "--timeout", "3s", "--sizes", "100,1000", "--only", "ca_evolution,geometric_product")
+	if err == nil || !strings.HasSuffix(err.Error(), "with 0 of 4 rows measured") {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	for says, want := range map[string]int{"not finished: the time was over (--timeout)": 1, "not reached: the time was over (--timeout)": 3, "(--timeout))": 1} {
+		if n := strings.Count(text, says); n != want {
+			t.Errorf("%q is there %d times, want %d:\n%s", says, n, want, text)
+		}
+	}
+}
+
+// A job's result is its own: what the rival before wrote does not pass for it.
+func TestDomainsSpoil(t *testing.T) {
+	funcs := allFuncs()
+	funcs["nothing"] = func(*weft.Call, int, int) {}
+	rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: funcs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	job, err := catalog.Operations()[0].Job(t.Context(), 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := workload.Run(t.Context(), rt, job); err != nil {
+		t.Fatal(err)
+	}
+	c := rival{device: "cpu", rt: rt}
+	trial := domainsTrial{took: &domainsTime{}}
+	if _, _, err := trial.once(t.Context(), &c, idle{job}, 0); err == nil || !strings.Contains(err.Error(), "the result is wrong") {
+		t.Errorf("a run that wrote nothing: %v", err)
+	}
+	if _, _, err := trial.once(t.Context(), &c, job, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// idle is a job whose tasks write nothing.
+type idle struct{ workload.Job }
+
+func (i idle) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	g, err := i.Job.Graph(ranges)
+	if err != nil {
+		return nil, err
+	}
+	var b graph.Builder
+	for d := range g.NumData() {
+		b.Data(*g.Data(graph.DataID(d)))
+	}
+	for i := range g.NumTasks() {
+		t := *g.Task(graph.TaskID(i))
+		t.Steps = slices.Clone(t.Steps)
+		for k := range t.Steps {
+			t.Steps[k].Kernel = graph.GoKernel("nothing")
+		}
+		b.Add(t)
+	}
+	return b.Build()
 }
 
 // Devices are measured beside the cpu and with it. A size that does not fit is skipped with the
@@ -67,22 +133,35 @@ func TestDomainRivals(t *testing.T) {
 	p := terminal.StartProgress(&bytes.Buffer{}, true, "run", 1)
 	all := []rival{{device: "cpu", rt: open()}, {device: "other", rt: open()}, {device: "other", both: true, rt: open()}}
 	product := func() (workload.Job, error) { return catalog.Operations()[0].Job(t.Context(), 50) }
-	rows, err := domainRow{Size: 50}.measure(m, product, all, p)
+	var took domainsTime
+	trial := func(job func() (workload.Job, error)) domainsTrial {
+		return domainsTrial{job: job, all: all, took: &took, progress: p}
+	}
+	rows, err := domainRow{Size: 50}.measure(m, trial(product))
 	if err != nil || len(rows) != 2 || rows[0].Speedup != 0 || !(rows[1].Speedup > 0) || !(rows[1].Together > 0) || rows[1].Verdict == "" || rows[0].Verdict != "" {
 		t.Errorf("%+v, %v", rows, err)
 	}
-	rows, err = domainRow{Size: 7}.measure(m, func() (workload.Job, error) { return nil, host.Enough("it", math.MaxInt64/2) }, all, p)
-	if err != nil || len(rows) != 1 || !strings.HasPrefix(rows[0].Why, "skipped: it needs 4") || rows[0].Size != 7 {
+	if !(took.First > 0) || !(took.Runs > 0) || !(took.Plans > 0) || !(took.Checks > 0) || !(took.Inputs > 0) {
+		t.Errorf("%+v", took)
+	}
+	rows, err = domainRow{Size: 7}.measure(m, trial(func() (workload.Job, error) { return nil, host.Enough("it", math.MaxInt64/2) }))
+	if err != nil || len(rows) != 2 || !strings.HasPrefix(rows[0].Why, "skipped: it needs 4") || rows[1].Why != rows[0].Why || rows[1].Device != "other" || rows[0].Size != 7 {
 		t.Errorf("%+v, %v", rows, err)
 	}
-	if _, err = (domainRow{}).measure(m, func() (workload.Job, error) { return nil, errors.New("broken") }, all, p); err == nil || err.Error() != "broken" {
+	brief := trial(product)
+	brief.longest = time.Nanosecond
+	rows, err = domainRow{Size: 50}.measure(m, brief)
+	if err != nil || len(rows) != 2 || rows[0].Seconds+rows[1].Seconds+rows[1].Together != 0 || !strings.HasSuffix(rows[1].Why, "longer than 1ns (--longest)") {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	if _, err = (domainRow{}).measure(m, trial(func() (workload.Job, error) { return nil, errors.New("broken") })); err == nil || err.Error() != "broken" {
 		t.Error(err)
 	}
 	lie := func() (workload.Job, error) {
 		j, err := product()
 		return liar{j}, err
 	}
-	if _, err = (domainRow{Operation: "wrong"}).measure(m, lie, all, p); err == nil || !strings.Contains(err.Error(), "wrong on cpu: ") {
+	if _, err = (domainRow{Operation: "wrong"}).measure(m, trial(lie)); err == nil || !strings.Contains(err.Error(), "wrong on cpu: ") {
 		t.Error(err)
 	}
 	late, end := context.WithCancel(t.Context())
@@ -125,7 +204,8 @@ func TestDomainsKept(t *testing.T) {
 	rt := open()
 	m := &meter{ctx: t.Context(), repeat: 3, quiet: true}
 	p := terminal.StartProgress(&bytes.Buffer{}, true, "run", 1)
-	if _, err := (domainRow{Size: 1000}).measure(m, func() (workload.Job, error) { return job, nil }, []rival{{device: "cpu", rt: rt}}, p); err != nil {
+	trial := domainsTrial{job: func() (workload.Job, error) { return job, nil }, all: []rival{{device: "cpu", rt: rt}}, took: &domainsTime{}, progress: p}
+	if _, err := (domainRow{Size: 1000}).measure(m, trial); err != nil {
 		t.Fatal(err)
 	}
 	rt.Close()
@@ -172,13 +252,13 @@ func TestCrossovers(t *testing.T) {
 	}
 	rows[0].Operation = "between <b>"
 	rows[1].Why = "skipped: no room"
-	r := &domainsReport{Command: "weft bench domains", Machine: "an H100", Note: "a note", Repeat: 10, Rows: rows, Crossovers: got, Placed: placedOf(rows)}
+	r := &domainsReport{Command: "weft bench domains", Machine: "an H100", Note: "a note", Repeat: 10, Rows: rows, Crossovers: got, Placed: placedOf(rows), Took: domainsTime{Checks: 2}}
 	var b, page bytes.Buffer
 	r.text(&b)
 	if err := writeDomainsPage(&page, r); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"cuda:0", "the device is faster from about 1414", "a note", "not worth it: 2 times as slow", "skipped: no room"} {
+	for _, want := range []string{"cuda:0", "the device is faster from about 1414", "a note", "not worth it: 2 times as slow", "skipped: no room", "checks 2 s"} {
 		if !strings.Contains(b.String(), want) || !strings.Contains(page.String(), want) {
 			t.Errorf("report or page do not say %q:\n%s", want, b.String())
 		}
