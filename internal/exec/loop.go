@@ -93,6 +93,7 @@ type dev struct {
 	id    machine.DeviceID
 	lanes []driver.Lane // compute lanes, copies in, copies out
 	host  bool          // uses host memory directly
+	far   bool          // is in another process
 	batch []driver.Op
 	waits []driver.Wait // arena behind the batch's waits
 	args  []driver.Arg  // and behind its arguments
@@ -158,7 +159,7 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 	l.lanes[0] = l.host
 	l.host.Attach(l.board, l.host.lanes, l.wake)
 	for i, d := range devs {
-		l.devs = append(l.devs, &dev{Device: d, id: machine.DeviceID(i), host: d.Info().HostMemory})
+		l.devs = append(l.devs, &dev{Device: d, id: machine.DeviceID(i), host: d.Info().HostMemory, far: d.Traits().Shared != nil})
 		l.devs[i].courier = newCourier(x, l.devs[i])
 	}
 	for n, info := range infos[1:] {
@@ -307,6 +308,26 @@ func (l *loop) requests() {
 	}
 }
 
+// looking returns how often wait looks before it sleeps, and after how many looks it yields.
+// While only devices of this process have work, it is that of a loop without others: the
+// goroutine that is to do the work was made ready on the loop's processor, and other threads
+// take it from there only after some 50 µs, which is longer than a small task.
+func (l *loop) looking() (looks, yield int) {
+	near := l.host.flight > 0
+	for _, d := range l.devs {
+		if d.flight > 0 {
+			if d.far {
+				return l.spins, l.yield
+			}
+			near = true
+		}
+	}
+	if near && l.yield > 1 {
+		return spins, 1
+	}
+	return l.spins, l.yield
+}
+
 // wait blocks until there is something to do.
 func (l *loop) wait() {
 	if len(l.evs) > 0 {
@@ -319,11 +340,12 @@ func (l *loop) wait() {
 	// Devices that run short tasks answer within microseconds: look a few times
 	// before going to sleep, which costs more than that. Samples of idle devices'
 	// condition come all the time, and are no reason to.
-	for i := 1; l.stirred && i <= l.spins; i++ {
+	looks, yield := l.looking()
+	for i := 1; l.stirred && i <= looks; i++ {
 		if l.rung.Load() || len(l.x.calls) > 0 {
 			return
 		}
-		if i%l.yield == 0 {
+		if i%yield == 0 {
 			runtime.Gosched()
 		}
 	}

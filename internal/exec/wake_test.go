@@ -24,7 +24,7 @@ func TestWakes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l := &loop{
 				x: &Executor{calls: make(chan func(*loop), 1)}, engine: engine.New(engine.Options{Machine: &machine.Machine{}}),
-				wakeup: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), spins: 1, yield: 1,
+				wakeup: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), spins: 1, yield: 1, host: &dev{},
 			}
 			var told, heard atomic.Int64
 			called := 0
@@ -72,6 +72,27 @@ func TestWakes(t *testing.T) {
 			wg.Wait()
 			l.wake() // after the end, too
 		})
+	}
+}
+
+// A loop beside devices in other processes yields while only devices of its own process work, which
+// need its processor, and looks on without a pause in all other cases.
+func TestLooking(t *testing.T) {
+	for _, c := range []struct {
+		name                            string
+		copies, near, far, looks, yield int
+	}{
+		{"nothing", 0, 0, 0, farSpins, farYield}, {"far", 0, 0, 1, farSpins, farYield}, {"near", 0, 1, 0, spins, 1},
+		{"copies in host memory", 1, 0, 0, spins, 1}, {"both", 1, 1, 1, farSpins, farYield},
+	} {
+		l := &loop{host: &dev{flight: c.copies}, devs: []*dev{{flight: c.near}, {flight: c.far, far: true}}, spins: farSpins, yield: farYield}
+		if looks, yield := l.looking(); looks != c.looks || yield != c.yield {
+			t.Errorf("%s: looks %d times and yields after %d, want %d and %d", c.name, looks, yield, c.looks, c.yield)
+		}
+		l.spins, l.yield = spins, 1 // as without others
+		if looks, yield := l.looking(); looks != spins || yield != 1 {
+			t.Errorf("%s, with no spare cores: looks %d times and yields after %d", c.name, looks, yield)
+		}
 	}
 }
 
