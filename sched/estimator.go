@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 
@@ -158,7 +159,8 @@ type estimator struct {
 	machine *machine.Machine
 	cost    machine.Cost
 	epoch   uint64
-	copies  []copyTime
+	copies  []copyTime // fewCopySlots or copySlots
+	shift   int        // that leaves of a hash the number of a slot
 }
 
 type copyTime struct {
@@ -169,11 +171,21 @@ type copyTime struct {
 }
 
 // copySlots is the size of the cache, a power of two: 128 KiB, which fits a
-// core's second-level cache.
-const copySlots = 1 << 12
+// core's second-level cache. Until two copies need the same slot it has fewCopySlots: a
+// policy is made for every prediction, and 128 KiB take longer to clear than a small graph to
+// simulate.
+const (
+	fewCopySlots = 1 << 5
+	copySlots    = 1 << 12
+)
 
 func newEstimator(p Problem) estimator {
-	return estimator{machine: p.Machine, cost: p.Cost, copies: make([]copyTime, copySlots)}
+	return estimator{machine: p.Machine, cost: p.Cost}
+}
+
+// room makes a cache of some slots.
+func (m *estimator) room(slots int) {
+	m.copies, m.shift = make([]copyTime, slots), 64-bits.TrailingZeros(uint(slots))
 }
 
 // begin starts a round: copy times of another epoch no longer count.
@@ -184,10 +196,19 @@ func (m *estimator) begin() {
 
 // copy returns the predicted time of a copy between two memories.
 func (m *estimator) copy(bytes int64, from, to machine.DeviceID) time.Duration {
+	if m.copies == nil {
+		m.room(fewCopySlots)
+	}
 	h := uint64(bytes)*0x9e3779b97f4a7c15 ^ uint64(uint32(from))*0xd6e8feb86659fd93 ^ uint64(uint32(to))*0xc2b2ae3d27d4eb4f
-	e := &m.copies[h>>(64-12)]
-	if e.epoch == m.epoch && e.bytes == bytes && e.from == from && e.to == to {
-		return e.took
+	e := &m.copies[h>>m.shift]
+	if e.epoch == m.epoch {
+		if e.bytes == bytes && e.from == from && e.to == to {
+			return e.took
+		}
+		if len(m.copies) < copySlots {
+			m.room(copySlots)
+			e = &m.copies[h>>m.shift]
+		}
 	}
 	took := m.cost.Copy(bytes, from, to).Median
 	if took < 0 {

@@ -100,6 +100,9 @@ type Config struct {
 	Corrupt []float64
 	// Unchecked turns the oracle off, for speed.
 	Unchecked bool
+	// Unbounded leaves Result.Bound and Result.Efficiency out, for speed: for a graph of one
+	// task the bound takes longer than the simulation.
+	Unbounded bool
 	// MaxTime and MaxSteps end a simulation that goes on for ever.
 	MaxTime  time.Duration
 	MaxSteps int
@@ -129,7 +132,8 @@ type Result struct {
 	// Utilisation is the part of Makespan each device was computing.
 	Utilisation []float64
 	// Bound is a time no schedule can beat on this machine in working order,
-	// by Truth without noise; Efficiency is its ratio to Makespan.
+	// by Truth without noise; Efficiency is its ratio to Makespan. Both are 0 where
+	// Config.Unbounded leaves them out.
 	Bound      time.Duration
 	Efficiency float64
 	Steps      int
@@ -490,8 +494,10 @@ func (l *loop) result() *Result {
 		r.Busy = append(r.Busy, busy)
 		r.Utilisation = append(r.Utilisation, busy.Seconds()/max(r.Makespan.Seconds(), 1e-9))
 	}
-	r.Bound = LowerBound(l.c.Machine, l.c.Truth, l.c.Jobs)
-	r.Efficiency = r.Bound.Seconds() / max(r.Makespan.Seconds(), 1e-9)
+	if !l.c.Unbounded {
+		r.Bound = LowerBound(l.c.Machine, l.c.Truth, l.c.Jobs)
+		r.Efficiency = r.Bound.Seconds() / max(r.Makespan.Seconds(), 1e-9)
+	}
 	r.Trace = l.c.Trace.Events()
 	return r
 }

@@ -89,7 +89,7 @@ func (v *Knowledge) now(g *graph.Graph, resident []graph.DataID, rather []machin
 // run simulates a graph that is cut for some devices, on all devices but others.
 func (v *Knowledge) run(g *graph.Graph, resident []graph.DataID, without, rather []machine.DeviceID) (*engine.Report, error) {
 	c := sim.Config{
-		Machine: v.alone(g), Cost: present{v}, Unchecked: true,
+		Machine: v.alone(g), Cost: present{v}, Unchecked: true, Unbounded: true,
 		NewPolicy: v.Policy, MaxInFlight: v.MaxInFlight, Spares: without,
 	}
 	job := sim.Job{Graph: g, Rather: rather}

@@ -118,6 +118,9 @@ const (
 	// placeBatch is the number of tasks a policy is asked about in one call. It spreads
 	// the cost of a call and bounds the size of a sched.Situation.
 	placeBatch = 1024
+	// fewReady is the room for ready tasks to begin with. It doubles up to placeBatch: an engine is
+	// made for every prediction, mostly of few tasks.
+	fewReady = 16
 )
 
 // Engine is the state machine. It is not safe for concurrent use. Its state is divided

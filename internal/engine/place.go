@@ -218,7 +218,7 @@ func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 	}
 	n := len(e.situation.Tasks)
 	if n == cap(e.situation.Tasks) {
-		e.situation.Tasks = slices.Grow(e.situation.Tasks, placeBatch)
+		e.situation.Tasks = slices.Grow(e.situation.Tasks, min(max(n, fewReady), placeBatch))
 	}
 	e.situation.Tasks = e.situation.Tasks[:n+1]
 	v := &e.situation.Tasks[n]
