@@ -16,7 +16,7 @@ import (
 	"github.com/weft-run/weft/internal/text"
 )
 
-// Formats of files.
+// Formats of files, each with a byte order mark of UTF-8 before it or none.
 const (
 	// Edges is a line for each edge: the numbers of two nodes, from 0 on, and a weight or none.
 	// Lines that begin with # or % do not count. Edges are directed.
@@ -37,6 +37,9 @@ const (
 	maxFirst  = 1 << 20
 	readPiece = 1 << 20
 )
+
+// mark is the byte order mark that some programs write before UTF-8. It is skipped.
+var mark = []byte("\ufeff")
 
 //go:embed testdata/karate.mtx testdata/miserables.graph testdata/davis.txt
 var shippedFiles embed.FS
@@ -120,7 +123,7 @@ func readText(r io.Reader, name string, size int64) ([]byte, error) {
 		case l.no == 1 && len(text)-begun > maxFirst:
 			return nil, l.fail("it has more than %d bytes, and the first line of a graph is short", maxFirst)
 		case err == io.EOF:
-			return text, nil
+			return bytes.TrimPrefix(text, mark), nil
 		case err != nil:
 			return nil, err
 		}
@@ -149,7 +152,7 @@ func promised(name string) (nodes, edges float64) {
 			return 0, 0
 		}
 		text, _ = io.ReadAll(io.LimitReader(f, 1<<16)) // Open says what is wrong
-		size = info.Size()
+		text, size = bytes.TrimPrefix(text, mark), info.Size()
 	}
 	format := formatOf(file, text)
 	l := &lines{rest: text}

@@ -49,6 +49,10 @@ func TestRead(t *testing.T) {
 		{network.Metis, "3 1\n2\n1\n\n", "1/0/"},
 		{network.Metis, "2 1 111 2\n9 5 6 2 0.5\n9 5 6 1 0.5\n", "1:0.5/0:0.5"},
 		{network.Metis, "2 1 10\n7 2\n7 1", "1/0"},
+		{"", "\ufeff0 1\n", "1/"},
+		{network.Edges, "\ufeff# one\r\n0 1 2.5\r\n", "1:2.5/"},
+		{"", "\ufeff%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", "1/"},
+		{network.Metis, "\ufeff2 1\n2\n1\n", "1/0"},
 	} {
 		g, err := network.Read(strings.NewReader(c.text), c.format)
 		if err != nil {
@@ -197,6 +201,8 @@ func TestPromised(t *testing.T) {
 	for name, text := range map[string]string{
 		"a.mtx":   "%%MatrixMarket matrix coordinate pattern symmetric\n% x\n1000000 1000000 1000000000\n1 1\n",
 		"b.graph": "% x\n1000000 1000000000\n",
+		"c.mtx":   "\ufeff%%MatrixMarket matrix coordinate pattern general\n1000000 1000000 1000000000\n1 1\n",
+		"d.graph": "\ufeff1000000 1000000000\n",
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -258,6 +264,7 @@ func FuzzRead(f *testing.F) {
 	for _, s := range []string{
 		"0 1\n1 2\n", "# x\n0 1 2.5\n", "%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n1 2 1\n3 3 1\n",
 		"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", "3 2\n2\n1 3\n2\n", "2 1 111 2\n9 5 6 2 1\n9 5 6 1 1\n", "2 1 1\n2 5\n1 5\n",
+		"\ufeff0 1\n1 2\n", "\ufeff%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", "\ufeff3 2\n2\n1 3\n2\n", "\ufeff", "\ufeff\ufeff0 1\n",
 	} {
 		for format := range uint8(4) {
 			f.Add(s, format)
