@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -61,6 +62,12 @@ type Job interface {
 type Summarised interface {
 	// Summary says what the last run computed, for reports.
 	Summary() string
+}
+
+// Tabular is the optional ability of a job to write all that the last run computed.
+type Tabular interface {
+	// WriteTable writes CSV: a line with the names of columns, then the rows.
+	WriteTable(w io.Writer) error
 }
 
 // Bounded is the optional ability of a job, which takes a number of steps that may be too few,

@@ -70,6 +70,8 @@ type live struct {
 	trace    string
 	why      []sched.Explanation // of the last run
 	keeping  keeping
+	out      string           // where the result of a job that is workload.Tabular goes; "" for nowhere
+	table    *terminal.Output // nil for none
 }
 
 // newWorkload makes the command that runs a workload.
@@ -85,9 +87,19 @@ func newWorkload(w catalog.Entry, s *settings) *cobra.Command {
 	l.keeping.params = workloadParams(w.Name, c.Flags())
 	l.flags(c.Flags(), 4)
 	c.Flags().BoolVar(&l.check, "check", true, "compare the result, or samples of a large one, with an independent reference")
+	reads, tabular := order.Table()
+	if tabular {
+		c.Flags().StringVarP(&l.out, "out", "o", "", "write what was computed of each node to a CSV `file`, whose first line names the columns; - is standard output")
+	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := l.settle(); err != nil {
 			return err
+		}
+		if l.out != "" {
+			if err := l.openTable(c, reads()); err != nil {
+				return err
+			}
+			defer l.table.Close()
 		}
 		// Large inputs take seconds to make.
 		p := terminal.StartProgress(c.ErrOrStderr(), l.asJSON, "job", 1)
@@ -100,6 +112,21 @@ func newWorkload(w catalog.Entry, s *settings) *cobra.Command {
 		return l.run(c, job)
 	}
 	return c
+}
+
+// openTable opens the file for the table, which must be no other file that the command reads or writes.
+func (l *live) openTable(c *cobra.Command, reads string) (err error) {
+	if l.out == "-" && l.trace == "-" {
+		return terminal.Usagef("--out - and --trace -: standard output has room for one of them")
+	}
+	if l.table, err = terminal.OpenOutput(c, l.out); err != nil {
+		return err
+	}
+	others := slices.DeleteFunc([]string{reads, l.trace}, func(name string) bool { return name == "" || name == "-" })
+	if err := terminal.Distinct([]*terminal.Output{l.table}, others...); err != nil {
+		return errors.Join(err, l.table.Close())
+	}
+	return nil
 }
 
 // workloadParams returns what tells the job of a workload from others: its name and the
@@ -189,6 +216,11 @@ func (l *live) run(c *cobra.Command, job workload.Job) (err error) {
 		return err
 	}
 	p.Finish()
+	if t, ok := job.(workload.Tabular); ok && l.table != nil && err == nil {
+		if err := l.table.Replace(t.WriteTable); err != nil {
+			return err
+		}
+	}
 	return l.report(c, rt, rep, last, out, trace.Names{
 		Task:   func(run int32, t graph.TaskID) string { return fmt.Sprintf("%s task %d", job.Name(), t) },
 		Kernel: func(int32, graph.TaskID) string { return job.Whole().Steps[0].Kernel.Name },

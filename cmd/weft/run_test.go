@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,44 @@ func TestResult(t *testing.T) {
 		if text := works(t, args...); !strings.Contains(text, want) {
 			t.Errorf("weft %s does not say %q:\n%s", strings.Join(args, " "), want, text)
 		}
+	}
+}
+
+// The result of a job that has a table goes to a file, whole, which is no input; standard output has nothing
+// else then.
+func TestRunTable(t *testing.T) {
+	const common = " --devices cpu --repeat 1 --calibrate off --cache-dir off"
+	two := write(t, "two.txt", "0 1\n1 0\n")
+	out := filepath.Join(t.TempDir(), "ranks.csv")
+	works(t, append(strings.Fields("run network --out "+out+common), "--graph", two)...)
+	const want = "node,rank\n0,0.5\n1,0.5\n"
+	if got, err := os.ReadFile(out); err != nil || string(got) != want {
+		t.Errorf("%v, %q", err, got)
+	}
+	code, stdout, stderr := runWeft(append(strings.Fields("run network --out -"+common), "--graph", two)...)
+	if code != 0 || stdout != want || !strings.Contains(stderr, "highest ranks") {
+		t.Errorf("status %d, %q and %q", code, stdout, stderr)
+	}
+	for flags, why := range map[string]string{
+		"--out " + two:                     "which the command uses",
+		"--out " + out + " --trace " + out: "which the command uses",
+		"--out - --trace -":                "standard output",
+		"--out " + t.TempDir():             "directory",
+	} {
+		code, _, stderr := runWeft(append(strings.Fields("run network "+flags+common), "--graph", two)...)
+		if code == 0 || !strings.Contains(stderr, why) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: status %d, %s", flags, code, stderr)
+		}
+	}
+	if got, err := os.ReadFile(two); err != nil || string(got) != "0 1\n1 0\n" {
+		t.Errorf("%v, the input is %q", err, got)
+	}
+	code, _, _ = runWeft(strings.Fields("run network --graph karate --steps 1 --out " + out + common)...)
+	if got, err := os.ReadFile(out); code == 0 || err != nil || string(got) != want {
+		t.Errorf("after a run that failed: status %d, %v, %q", code, err, got)
+	}
+	if code, _, stderr := runWeft(strings.Fields("run gemm --out " + out)...); code == 0 || !strings.Contains(stderr, "--out") {
+		t.Errorf("a workload without a table: status %d, %s", code, stderr)
 	}
 }
 

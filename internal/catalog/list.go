@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -310,7 +311,7 @@ func networkFlags(f *pflag.FlagSet) Order {
 	f.IntVar(&c.Layers, "layers", 0, "layers of graph convolution (2)")
 	f.IntVar(&c.K, "k", 0, "medoids (8)")
 	f.Uint32Var(&c.Seed, "seed", 1, "what edges, points and features are drawn from")
-	return order(&c, network.New, func() {
+	o := order(&c, network.New, func() {
 		switch {
 		case f.Changed("nodes"):
 		case c.Graph != "":
@@ -319,6 +320,13 @@ func networkFlags(f *pflag.FlagSet) Order {
 			c.Nodes = 2048
 		}
 	})
+	o.reads = func() string {
+		if slices.Contains(network.Shipped(), c.Graph) {
+			return ""
+		}
+		return c.Graph
+	}
+	return o
 }
 
 // curvesOrder is the order of an integral, or of curves where that is the problem.
