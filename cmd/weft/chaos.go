@@ -56,8 +56,8 @@ code is; the heap is what the garbage collector keeps.
 A round ends with the right result or with an error that says what happened.
 Where a device has wrong results and no other could check one, since it was
 broken or out of memory, a wrong result that was reported as not verified counts
-as an error. The exit status is 1 if a result was wrong, no result was right or something was
-left. Needs Linux.
+as an error. The exit status is 1 if a result was wrong, no result was right or
+something was left. Needs Linux.
 
 weft chaos serve kills the workers of a service that is under load.`,
 		Example: `  weft chaos gemm --for 60s --devices cpu/3 --seed 7
