@@ -229,26 +229,47 @@ func (s *saver) restore(ctx context.Context, p part) error {
 }
 
 // prepare makes memory for the copies of parts, and has the system provide it meanwhile, so
-// that the first checkpoint need not wait for that.
+// that the first checkpoint need not wait for that. Values of resident data come home by way of
+// other memory that is shared with devices: as much of that is taken, and given back.
 func (s *saver) prepare(state []part) {
 	var fresh []*shadow
+	var onTheWay []int64
 	for i := range state {
-		if p := &state[i]; s.copies[p.name] == nil {
+		p := &state[i]
+		if s.copies[p.name] == nil {
 			c := newShadow(p.name, p.bytes())
 			s.copies[p.name] = c
 			fresh = append(fresh, c)
+		}
+		if p.res != nil {
+			onTheWay = append(onTheWay, p.bytes())
 		}
 	}
 	busy := make(chan struct{})
 	s.busy = busy
 	go func() {
 		defer close(busy)
+		s.warm(onTheWay)
 		for _, c := range fresh {
 			for i := 0; i < len(c.Mem); i += checkpoint.AlignBytes {
 				c.Mem[i] = 0
 			}
 		}
 	}()
+}
+
+// warm has the memory that devices share grow by some sizes, if it has not as much to spare. Without
+// it they copy by way of what there is, and wait for more.
+func (s *saver) warm(sizes []int64) {
+	shared := s.r.x.Shared()
+	if shared == nil {
+		return
+	}
+	for _, n := range sizes {
+		if mem, err := shared.Get(n); err == nil {
+			defer shared.Put(mem)
+		}
+	}
 }
 
 // due reports whether it is time for a checkpoint: somebody asked for it, or it is time and

@@ -131,8 +131,9 @@ func (e *Engine) followHome(r *run, gt graph.TaskID) {
 
 // bringHome reports whether a value is in its home, and takes the next step towards that
 // if not. The home may hold an older value that something lost would be recomputed from.
-// Then the new value is committed outside the home first, and the old one is copied aside
-// after that, so that at no moment either has only an incomplete copy.
+// Where that is in other host memory as well, the new one takes its place. If not, the new value
+// is committed outside the home first, and the old one is copied aside after that, so that at no
+// moment either has only an incomplete copy.
 func (e *Engine) bringHome(v valueID) bool {
 	val := &e.mem.vals.at[v]
 	home := e.mem.data.at[val.data].home
@@ -150,15 +151,13 @@ func (e *Engine) bringHome(v valueID) bool {
 		e.ops = e.ops[:0]
 	case old < 0:
 		// the operations that touch it will end
+	case e.mem.vals.at[old].reads == 0 && e.mem.wholeInHost(old, hs):
+		e.mem.unhold(hs) // before v is committed elsewhere, which takes memory and a copy more
+		return e.bringHome(v)
 	case !val.has(anchored):
 		e.commit(v)
-	case e.mem.vals.at[old].reads > 0:
-		// its readers will end
-	case e.mem.elsewhereInHost(old, hs):
-		if e.mem.wholeInHost(old, hs) {
-			e.mem.unhold(hs)
-			return e.bringHome(v)
-		}
+	case e.mem.vals.at[old].reads > 0, e.mem.elsewhereInHost(old, hs):
+		// its readers, or the copy of it, will end
 	case e.copyGivenUp(old) != nil:
 		e.homeFailed(v, e.copyGivenUp(old))
 	case !e.mem.fits(0, val.bytes):

@@ -246,6 +246,30 @@ func TestFetch(t *testing.T) {
 	equal(t, "copies for asking again", len(r.copies), copies)
 }
 
+// A value that comes home takes the place of the last one where that is in other host memory too, and else
+// goes there first: host memory never has more than one copy beside the home.
+func TestFetchAgain(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	ref := r.e.NewData("w", mb, graph.Versioned)
+	var home []int
+	for i := range 6 {
+		r.mustRun(r.submit(over(t, "write", 5, updates), bound(ref)))
+		before := len(r.copies)
+		r.e.Fetch(ref)
+		r.until("fetched", func() bool { return len(r.fetched) == i+1 })
+		n := 0
+		for _, c := range r.copies[before:] {
+			if c.to == "host" {
+				n++
+			}
+		}
+		home = append(home, n)
+	}
+	if want := []int{2, 1, 2, 1, 2, 1}; !slices.Equal(home, want) {
+		t.Errorf("%v copies in host memory, want %v", home, want)
+	}
+}
+
 // FreeData waits for the runs that use the data, then frees every buffer.
 func TestFreeData(t *testing.T) {
 	r := newRig(t, gpus(1, 10*mb), engine.Options{})
