@@ -234,8 +234,10 @@ func (s *saver) restore(ctx context.Context, p part) error {
 func (s *saver) prepare(state []part) {
 	var fresh []*shadow
 	var onTheWay []int64
+	size := int64(0)
 	for i := range state {
 		p := &state[i]
+		size += p.bytes()
 		if s.copies[p.name] == nil {
 			c := newShadow(p.name, p.bytes())
 			s.copies[p.name] = c
@@ -247,7 +249,7 @@ func (s *saver) prepare(state []part) {
 	}
 	busy := make(chan struct{})
 	s.busy = busy
-	go func() {
+	provide := func() {
 		defer close(busy)
 		s.warm(onTheWay)
 		for _, c := range fresh {
@@ -255,8 +257,16 @@ func (s *saver) prepare(state []part) {
 				c.Mem[i] = 0
 			}
 		}
-	}()
+	}
+	if size <= soonThere {
+		provide()
+		return
+	}
+	go provide()
 }
+
+// soonThere is the size of memory that the system provides within about 10 ms.
+const soonThere = 16 << 20
 
 // warm has the memory that devices share grow by some sizes, if it has not as much to spare. Without
 // it they copy by way of what there is, and wait for more.
@@ -346,13 +356,15 @@ func (s *saver) copy(ctx context.Context, done int64, state []part) error {
 	return nil
 }
 
-// holdPart is the part of the time that hold may take: a hundredth.
-const holdPart = 100
+// holdPart is the part of the time that hold may take: a five-hundredth. Between checkpoints 10 s apart it
+// then copies nothing that takes over 20 ms, which saves little there: a step that is ended costs what was computed since
+// the last copy.
+const holdPart = 500
 
-// hold copies the state after a step, for the case that the next one is ended amid its work:
-// after the first step, and then as often as takes little of the time.
+// hold copies the state after a step, for the case that the next one is ended amid its work: as soon
+// as there is memory for it, and then as often as takes little of the time.
 func (s *saver) hold(ctx context.Context, done int64, state []part) {
-	if s.copied.IsZero() || s.idle() && time.Since(s.copied) >= holdPart*s.took {
+	if s.idle() && (s.copied.IsZero() || time.Since(s.copied) >= holdPart*s.took) {
 		_ = s.copy(ctx, done, state) // what goes wrong is told by the next checkpoint
 	}
 }
@@ -484,8 +496,8 @@ func (s *saver) close() {
 // or if all of the state is resident and the step that it ended had changed none of it, as with
 // one run that was cancelled, it is of all steps that were done. A step that changed memory may
 // have left half of its work there, which is in no checkpoint: of such state Steps keeps a copy
-// after the first step, and then as often as takes at most a hundredth of the time, and the
-// last of these is written.
+// after the first step, or as soon as there is memory for it, and then as often as takes at most a
+// five-hundredth of the time, and the last of these is written.
 func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Binding, step func(ctx context.Context, i int) error) error {
 	need("Steps", ctx, r == nil || step != nil)
 	if r == nil {
