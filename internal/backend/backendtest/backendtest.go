@@ -59,6 +59,7 @@ var tests = []struct {
 	{"wrong kernels", 1, testWrongKernels, false},
 	{"parameters", 1, testParams, false},
 	{"secrets", 1, testSecrets, true},
+	{"wipe overtakes", 1, testWipeOvertakes, true},
 	{"close in flight", 2, testCloseInFlight, false},
 	{"after close", 1, testAfterClose, true},
 	{"telemetry", 1, testTelemetry, true},

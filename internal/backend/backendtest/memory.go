@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
@@ -276,4 +277,39 @@ func testSecrets(r *rig) {
 		d.wipe(b)
 	}
 	d.alive("secrets")
+}
+
+// testWipeOvertakes frees a secret behind a copy that waits for an operation which the device is given
+// later, and needs the memory at once: Submit must not wait for the copy.
+func testWipeOvertakes(r *rig) {
+	d := r.devs[0]
+	all := d.memory()
+	if all == 0 || all > 1<<30 {
+		return
+	}
+	secret, small := d.alloc(all/5*3), d.alloc(64)
+	filled := d.write(secret, 0, []byte{1, 2, 3})
+	r.sent(d, filled)
+	got, data := make([]byte, 3), []byte{4, 5, 6}
+	held := d.write(small, 0, data, d.next(d.out(), 0))
+	d.wipe(secret)
+	again := d.alloc(all / 5 * 3)
+	sent := make(chan error, 1)
+	go func() { sent <- d.trySend() }()
+	select {
+	case err := <-sent:
+		if err != nil {
+			r.Fatal(err)
+		}
+	case <-time.After(deadline / 4):
+		r.Fatalf("%s: Submit waits for an operation that can be given only after it", d.Info().Name)
+	}
+	first := d.read(got, again, 0)
+	r.sent(d, first, held)
+	if bytes.Contains(got, []byte{1, 2, 3}) {
+		r.Errorf("a secret can be read in the next buffer: %v", got)
+	}
+	d.free(small)
+	d.free(again)
+	d.alive("a wipe behind a copy that waits")
 }

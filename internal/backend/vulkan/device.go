@@ -37,6 +37,7 @@ type device struct {
 	board *driver.Board
 	wake  func()
 	lanes []*lane
+	wiper *lane // overwrites secrets that were freed
 
 	build   sync.Mutex // guards what is below
 	cache   uint64
@@ -318,7 +319,11 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 		}
 		d.lanes = append(d.lanes, l)
 	}
-	for _, l := range d.lanes {
+	var err error
+	if d.wiper, err = newLane(d, driver.NoLane, d.transfer); err != nil {
+		d.lose(err)
+	}
+	for _, l := range d.all() {
 		l.running.Add(2)
 		go l.issue()
 		go l.reap()
@@ -360,9 +365,17 @@ func (d *device) tellLoss() {
 	}
 }
 
+// all returns the device's lanes and, after them, that on which secrets are overwritten.
+func (d *device) all() []*lane {
+	if d.wiper == nil {
+		return d.lanes
+	}
+	return append(slices.Clip(d.lanes), d.wiper)
+}
+
 // stir wakes whoever of this device sleeps.
 func (d *device) stir() {
-	for _, l := range d.lanes {
+	for _, l := range d.all() {
 		l.mu.Lock()
 		l.cond.Broadcast()
 		l.mu.Unlock()
@@ -521,7 +534,7 @@ func (d *device) Close() error {
 	}
 	defer close(d.ended)
 	d.stir()
-	for _, l := range d.lanes {
+	for _, l := range d.all() {
 		l.running.Wait()
 	}
 	f := getFrame()
@@ -529,7 +542,7 @@ func (d *device) Close() error {
 	// A device that was given up may still run something.
 	idle := f.do(&d.c.waitIdle, d.handle)
 	d.saveCache(f)
-	for _, l := range d.lanes {
+	for _, l := range d.all() {
 		l.close(f)
 	}
 	d.dropKernels(f)

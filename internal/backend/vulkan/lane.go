@@ -508,7 +508,10 @@ func (l *lane) reap() {
 // end completes an operation.
 func (l *lane) end(o *op, start time.Duration, err error) {
 	if o.direction == zeros {
-		l.dev.memory.over(l.dev, o.freed)
+		if err != nil && l.stopped() == nil {
+			l.dev.lose(err) // a device that leaves secrets behind must not go on
+		}
+		l.dev.memory.over(l.dev, o.freed, err)
 		l.dev.landed()
 		return
 	}

@@ -190,6 +190,17 @@ func (m *memory) get(d *device, n int64) (buffer, error) {
 	return buffer{place{m.chunks[region], off, n}, id}, nil
 }
 
+// getSoon takes an extent, and waits for those that are being overwritten where there is none without
+// them. The caller holds the lock.
+func (m *memory) getSoon(d *device, n int64) (buffer, error) {
+	b, err := m.get(d, n)
+	for err != nil && m.wiping > 0 {
+		m.wiped.Wait()
+		b, err = m.get(d, n)
+	}
+	return b, err
+}
+
 // put gives an extent back, and its chunk if that is empty and large: small ones
 // are needed again. The caller holds the lock.
 func (m *memory) put(d *device, b buffer) {
@@ -205,7 +216,7 @@ func (m *memory) put(d *device, b buffer) {
 func (m *memory) scratch(d *device, n int64) (buffer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.get(d, n)
+	return m.getSoon(d, n)
 }
 
 func (m *memory) unscratch(d *device, bs []buffer, secret bool) {
@@ -230,21 +241,25 @@ func (m *memory) give(d *device, b buffer, secret bool) {
 	m.mu.Unlock()
 }
 
-// over gives an extent back that was overwritten.
-func (m *memory) over(d *device, b buffer) {
+// over gives an extent back that was overwritten. One that was not stays as it is: it holds a secret,
+// and the GPU may still use it.
+func (m *memory) over(d *device, b buffer, err error) {
 	m.mu.Lock()
-	m.put(d, b)
+	if err == nil {
+		m.put(d, b)
+	}
 	m.wiping--
 	m.mu.Unlock()
-	m.wiped.Signal()
+	m.wiped.Broadcast()
 }
 
-// wipe has the GPU overwrite an extent, on the lane for copies into its memory.
+// wipe has the GPU overwrite an extent, on a lane of its own: Submit may wait for it, and an
+// operation on another lane may wait for one that is yet to be submitted.
 func (d *device) wipe(b buffer) {
 	d.mu.Lock()
 	d.flying++
 	d.mu.Unlock()
-	d.lanes[len(d.lanes)-2].push(&op{direction: zeros, dst: b.place, bytes: (b.bytes + 3) &^ 3, freed: b})
+	d.wiper.push(&op{direction: zeros, dst: b.place, bytes: (b.bytes + 3) &^ 3, freed: b})
 }
 
 // alloc makes a buffer; one that cannot be made stays absent, which fails what
@@ -256,11 +271,7 @@ func (m *memory) alloc(d *device, o *driver.Op) {
 		m.put(d, old)
 		delete(m.buffers, o.Buf)
 	}
-	b, err := m.get(d, o.Bytes)
-	for err != nil && m.wiping > 0 {
-		m.wiped.Wait()
-		b, err = m.get(d, o.Bytes)
-	}
+	b, err := m.getSoon(d, o.Bytes)
 	if err != nil {
 		d.log.Debug("no buffer", "device", d.info.Name, "bytes", o.Bytes, "err", err)
 		return
