@@ -34,6 +34,8 @@ type buffer struct {
 	home  bool
 	run   engine.RunID // of a home, 0 for resident data
 	users int          // operations that were given it and have not ended
+	// secret says that secret data has been in it.
+	secret bool
 }
 
 // job is one run of a program.
@@ -185,6 +187,7 @@ func (x *executor) home(a *engine.Action) {
 			x.bad("home of run %d, which has ended", a.Run)
 		}
 		b.mem = j.mem[a.Data]
+		b.secret = j.program.graph.Data(a.Data).Secret
 	}
 	if int64(len(b.mem)) != a.Bytes {
 		x.bad("home of %d bytes, of %d", a.Bytes, len(b.mem))
@@ -216,6 +219,9 @@ func (x *executor) free(a *engine.Action) {
 		x.bad("instance %d is freed and used by %d operations", a.Inst, b.users)
 	}
 	x.buffers[a.Inst] = nil
+	if b.secret && !a.Secret {
+		x.bad("instance %d has held secret data and is freed as if not", a.Inst)
+	}
 	if b.home {
 		return
 	}

@@ -134,6 +134,7 @@ func (x *executor) issueLaunch(o *operation, ln *lane) {
 		}
 		o.bufs = append(o.bufs, b)
 	}
+	x.keepSecrets(o, t)
 	if t.Gang < 2 {
 		o.attempt = &attempt{job: j, task: int(a.Task), left: 1}
 		x.inFlight(j, 1)
@@ -163,6 +164,29 @@ func (x *executor) issueLaunch(o *operation, ln *lane) {
 	}
 }
 
+// keepSecrets notes which buffers of a launch hold secret data.
+func (x *executor) keepSecrets(o *operation, t *graph.Task) {
+	k, any := 0, false
+	for _, u := range t.Uses {
+		if t.Gang > 1 && u.Rank != o.act.Rank {
+			continue
+		}
+		if o.act.Graph.Data(u.Data).Secret {
+			o.bufs[k].secret, any = true, true
+		}
+		k++
+	}
+	if !any {
+		return
+	}
+	if !o.act.Secret {
+		x.bad("%s: it uses secret data and does not say so", o.describe())
+	}
+	for _, b := range o.bufs[k:] {
+		b.secret = true // the workspace
+	}
+}
+
 func (x *executor) issueCopy(o *operation, ln *lane) {
 	a := &o.act
 	on := ln.info.Device
@@ -174,6 +198,10 @@ func (x *executor) issueCopy(o *operation, ln *lane) {
 		x.bad("%s: its ends are in memories %d and %d", o.describe(), src.at, dst.at)
 	}
 	o.bufs = []*buffer{src, dst}
+	if src.secret && !a.Secret {
+		x.bad("%s: it copies secret data and does not say so", o.describe())
+	}
+	dst.secret = dst.secret || src.secret
 	for _, b := range o.bufs {
 		if b.at < 0 || !x.devices[b.at].down {
 			continue
