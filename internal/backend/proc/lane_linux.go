@@ -50,7 +50,7 @@ func (l *lane) behind(s *stager, seq uint32) uint32 {
 // flight is an operation given to the worker and not completed.
 type flight struct {
 	seq    uint32
-	n      uint64 // of all operations given to workers
+	n      uint64 // of all operations given to workers; 0 for one without work, which waits for no wipe
 	kind   driver.Kind
 	task   *graph.Task
 	waits  []driver.Wait

@@ -190,3 +190,34 @@ func TestSecretsOfALostWorker(t *testing.T) {
 		}
 	}
 }
+
+// An operation without work does not say that what was freed before it is overwritten: a GPU is not asked
+// for it, and so it waits for no wipe.
+func TestUnwipedBesideNothing(t *testing.T) {
+	s := secrets(t)
+	s.do(driver.Op{Kind: driver.Alloc, Buf: 1, Bytes: 16}, s.in(1, s.mark, true))
+	s.do(driver.Op{Kind: driver.Free, Buf: 1, Secret: true})
+	left := func() int {
+		s.d.mu.Lock()
+		defer s.d.mu.Unlock()
+		return len(s.d.heap.unwiped)
+	}
+	lane := s.d.lanes[0].id
+	s.seq[lane]++
+	if err := s.d.Submit([]driver.Op{{Kind: driver.Launch, Lane: lane, Seq: s.seq[lane], Task: nothing}}); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]driver.Completion, 1)
+	for until := time.Now().Add(time.Minute); s.d.Completions(got) == 0; time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(until) {
+			t.Fatal("an operation without work does not end")
+		}
+	}
+	if n := left(); n != 1 {
+		t.Errorf("after an operation without work %d buffers are to be overwritten, want 1", n)
+	}
+	s.do(driver.Op{Kind: driver.Alloc, Buf: 2, Bytes: 1}, s.in(2, []byte{1}, false))
+	if n := left(); n != 0 {
+		t.Errorf("after a copy %d buffers are to be overwritten, want none", n)
+	}
+}

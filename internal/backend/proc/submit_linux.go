@@ -114,7 +114,10 @@ func (d *device) send(l *lane, op *driver.Op) *flight { return d.sendFrom(l, op,
 func (d *device) sendFrom(l *lane, op *driver.Op, from uint32) *flight {
 	f := l.push(op.Seq)
 	d.sent++
-	f.n, f.kind, f.task, f.secret = d.sent, op.Kind, op.Task, op.Secret
+	f.kind, f.task, f.secret = op.Kind, op.Task, op.Secret
+	if op.Kind == driver.Copy || len(op.Task.Steps) > 0 {
+		f.n = d.sent
+	}
 	f.waits = append(f.waits, op.Waits...)
 	d.flying.Add(1)
 	d.board.Given(l.id, op.Seq)
