@@ -321,6 +321,15 @@ func TestCheckpointRefuses(t *testing.T) {
 	}
 	_, err = rt.RunStages(t.Context(), weft.Keep{Name: "hidden"}, hidden, weft.Bind("key", []int64{1}))
 	says("secret data", err, weft.ErrCheckpoint, `data "key" is secret`, "use Run")
+	resident, err := weft.Put(rt, "resident", []int64{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = rt.Steps(t.Context(), weft.Keep{Name: "hides"}, 2, []weft.Binding{resident.As("kept")}, func(ctx context.Context, _ int) error {
+		_, _ = rt.Run(ctx, hidden, resident.As("key")) // which has no such kernel
+		return nil
+	})
+	says("secret data of a step", err, weft.ErrCheckpoint, `"kept" is secret`)
 	says("a parameter of bytes", rt.Steps(t.Context(), weft.Keep{Name: "n", Params: map[string]string{"path": "a\xffb"}}, 1, state, step), weft.ErrCheckpoint, `"path" is "a\xffb"`, "UTF-8")
 	says("a key of bytes", rt.Steps(t.Context(), weft.Keep{Name: "n", Params: map[string]string{"\xff": ""}}, 1, state, step), weft.ErrCheckpoint, "UTF-8")
 	says("a name of bytes", rt.Steps(t.Context(), weft.Keep{Name: "n"}, 1, []weft.Binding{weft.Bind("x\xff", []int{1})}, step), weft.ErrCheckpoint, "UTF-8")

@@ -374,6 +374,9 @@ func (p *Prepared) fill(slots []Binding, bs []Binding) error {
 			if b.res.r != p.r {
 				return fmt.Errorf("%w: data %q: %q belongs to another runtime", ErrBinding, b.Name, b.res.name)
 			}
+			if p.g.Data(pt.data).Secret {
+				b.res.secret.Store(true)
+			}
 		} else if b.err != nil {
 			return fmt.Errorf("%w: data %q: %w", ErrBinding, b.Name, b.err)
 		} else if pt.inner {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -552,6 +553,9 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 				err = endedAfter(keep, i, total, err)
 			}
 			return err
+		}
+		if k := slices.IndexFunc(parts, func(p part) bool { return p.res != nil && p.res.secret.Load() }); k >= 0 {
+			return fmt.Errorf("%w: %s: %q is secret in a graph that was run, and a checkpoint would write it to the disk", ErrCheckpoint, keep.Name, parts[k].name)
 		}
 		switch {
 		case i+1 == total:
