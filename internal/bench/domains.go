@@ -127,7 +127,9 @@ the first is checked. A size that does not fit into memory is skipped with the
 reason, and so is one at which a device takes longer than --longest for a run.
 
 Small sizes of all operations come first. Those that --timeout leaves no time
-for are listed as not reached.`,
+for are listed as not reached.
+
+` + terminal.Wrap("Operations are "+strings.Join(operationsOfDomains(), ", ")+".", terminal.Width),
 		Example:           `  weft bench domains --devices cpu,cuda:0 --html out.html`,
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -136,8 +138,8 @@ for are listed as not reached.`,
 	f := c.Flags()
 	f.IntVar(&o.repeat, "repeat", 10, "how often everything is measured")
 	f.IntSliceVar(&o.sizes, "sizes", []int{100, 1000, 10_000, 100_000}, "`sizes`, in elements")
-	f.StringSliceVar(&o.only, "only", nil, "`operations` to measure (all)")
-	f.DurationVar(&o.longest, "longest", time.Second, "longest run; a device that takes longer for a size is not\nmeasured at it; 0 is no limit")
+	f.StringSliceVar(&o.only, "only", nil, "`operations` to measure, of those above (all)")
+	f.DurationVar(&o.longest, "longest", time.Second, "longest run; a size at which a device takes longer is not measured on it; 0 is no limit")
 	f.DurationVar(&o.timeout, "timeout", 0, "longest time; rows complete by then are kept, and the status is 1")
 	f.StringVar(&o.html, "html", "", "write a page to this `file`; - is standard output")
 	f.BoolVar(&o.asJSON, "json", false, "write the report as JSON")
@@ -341,7 +343,7 @@ func (o *domains) measure(m *meter, r *domainsReport) ([]domainRow, error) {
 				row.Why = "not reached: "
 			}
 			if errors.Is(context.Cause(m.ctx), errTimeout) {
-				row.Why += "the time was over (--timeout)"
+				row.Why += "the time was up (--timeout)"
 			} else {
 				row.Why += "it was interrupted"
 			}
@@ -418,7 +420,7 @@ func (row domainRow) measure(m *meter, t domainsTrial) ([]domainRow, error) {
 				c.warm = min(c.warm, s)
 			}
 			if round == learning-1 && t.longest > 0 && c.warm > t.longest.Seconds() {
-				c.failed = fmt.Errorf("a run takes %s, longer than %v (--longest)", terminal.Seconds(c.warm), t.longest)
+				c.failed = fmt.Errorf("a run takes %s, longer than %s (--longest)", terminal.Seconds(c.warm), terminal.Seconds(t.longest.Seconds()))
 			}
 		}
 	}

@@ -62,7 +62,7 @@ func TestDomainsLate(t *testing.T) {
 	if err == nil || !strings.HasSuffix(err.Error(), "with 0 of 4 rows measured") {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	for says, want := range map[string]int{"not finished: the time was over (--timeout)": 1, "not reached: the time was over (--timeout)": 3, "(--timeout))": 1} {
+	for says, want := range map[string]int{"not finished: the time was up (--timeout)": 1, "not reached: the time was up (--timeout)": 3, "(--timeout))": 1} {
 		if n := strings.Count(text, says); n != want {
 			t.Errorf("%q is there %d times, want %d:\n%s", says, n, want, text)
 		}
@@ -151,7 +151,7 @@ func TestDomainRivals(t *testing.T) {
 	brief := trial(product)
 	brief.longest = time.Nanosecond
 	rows, err = domainRow{Size: 50}.measure(m, brief)
-	if err != nil || len(rows) != 2 || rows[0].Seconds+rows[1].Seconds+rows[1].Together != 0 || !strings.HasSuffix(rows[1].Why, "longer than 1ns (--longest)") {
+	if err != nil || len(rows) != 2 || rows[0].Seconds+rows[1].Seconds+rows[1].Together != 0 || !strings.HasSuffix(rows[1].Why, "longer than 1 ns (--longest)") {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	if _, err = (domainRow{}).measure(m, trial(func() (workload.Job, error) { return nil, errors.New("broken") })); err == nil || err.Error() != "broken" {
