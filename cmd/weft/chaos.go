@@ -34,11 +34,11 @@ and check every result. At random, from a seed, a worker is
 
 and devices are starved: they have little more memory than one task needs. The
 devices are cores (cpu/3) or scripted devices (fake/3, which also fail and
-dawdle, and with --verify 1 one of them has wrong results, which must be
-replaced), each in a worker process of its own. They are opened anew every few
-rounds, a bout; what is left after it is counted. Every minute a line says what
-was done and what memory, goroutines and descriptors weft uses between bouts; a
-table at the end has them all.
+dawdle, and with --verify 1 the first of them lies: its results are wrong, and
+must be replaced, for which two others are needed), each in a worker process of
+its own. They are opened anew every few rounds, a bout; what is left after it is
+counted. Every minute a line says what was done and what memory, goroutines and
+descriptors weft uses between bouts; a table at the end has them all.
 
 With --simulate N the first N bouts of the same seed are simulated instead:
 the same faults at the same parts of a round, in virtual time, on devices that
@@ -54,10 +54,10 @@ not at all. Of weft's memory its own is what is not mapped from files, as its
 code is; the heap is what the garbage collector keeps.
 
 A round ends with the right result or with an error that says what happened.
-Where a device has wrong results and no other could check one, since it was
-broken or out of memory, a wrong result that was reported as not verified counts
-as an error. The exit status is 1 if a result was wrong, no result was right or
-something was left. Needs Linux.
+Where a device lies and no other could check a result of it, since all others
+were broken or out of memory, a wrong result that was reported as not verified
+counts as an error. The exit status is 1 if a result was wrong, no result was
+right or something was left. Needs Linux.
 
 weft chaos serve kills the workers of a service that is under load.`,
 		Example: `  weft chaos gemm --for 60s --devices cpu/3 --seed 7
@@ -99,8 +99,8 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 		seed.Usage += ", and which worker is struck, when and how"
 	}
 	c.Flags().DurationVar(&t.Hang, "hang-timeout", time.Second, "how long a worker may be silent before it is given up on")
-	c.Flags().StringSliceVar(&t.Faults, "faults", chaos.Faults(), "which faults may happen")
-	c.Flags().IntVar(&bouts, "simulate", 0, "simulate `this many` bouts in place of running any")
+	c.Flags().StringSliceVar(&t.Faults, "faults", chaos.Faults(), "which faults may happen: fail, dawdle and lie to scripted devices only, and lie with --verify 1 only")
+	c.Flags().IntVar(&bouts, "simulate", 0, "simulate the first `N` bouts in place of running any")
 	c.Flags().BoolVar(&asJSON, "json", false, "write the account as JSON")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if t.Options, err = s.options(); err != nil {

@@ -95,9 +95,10 @@ func (t *Trial) plan(bout uint64) *plan {
 // may reports whether a fault may happen.
 func (t *Trial) may(fault string) bool { return slices.Contains(t.Faults, fault) }
 
-// script is what happens to scripted devices, as fake.Script reads it, and again what happens to
-// those that were lost. An operation fails or takes long once in a bout, as in a simulation: in each
-// worker anew it would be the same one of the probe, by which no device would ever come back.
+// script returns what happens to scripted devices, as fake.Script reads it, and again what happens to those
+// that take the place of lost ones: they lie still, but no operation of theirs is to fail or to take long. Each
+// worker counts its operations from 1, so that an early operation that fails would be one of every new worker's
+// probe, and no device would come back.
 func (p *plan) script() (script, again string) {
 	var b strings.Builder
 	for _, op := range p.fails {

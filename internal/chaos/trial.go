@@ -37,8 +37,8 @@ type Account struct {
 	Rounds  int            `json:"rounds"`
 	Faults  map[string]int `json:"faults"` // by kind: strikes; bouts with little memory; what scripts did
 	// Of Rounds, Right had the right result, Wrong a wrong one, and Errors ended with an error
-	// that says what happened, or with a wrong result of a device that lies and a report that
-	// says what was not verified.
+	// that says what happened, or with a wrong result of a device that lies and a report of
+	// tasks that were not verified.
 	Right  int `json:"right"`
 	Wrong  int `json:"wrong"`
 	Errors int `json:"errors"`
@@ -224,8 +224,8 @@ func (t *Trial) bout(ctx context.Context, a *Account, last *workload.Job, foot *
 	return nil
 }
 
-// round runs the job once, strikes meanwhile and checks the result. lies says that a device has
-// wrong results; usual is about how long a run takes, and round returns how long this one took.
+// round runs the job once, strikes meanwhile and checks the result. lies says that a device
+// gives wrong results; usual is about how long a run takes, and round returns how long this one took.
 func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Job, lies bool, hits []hit, usual time.Duration, foot *footprint) time.Duration {
 	type ended struct {
 		res *workload.Result
@@ -267,9 +267,9 @@ func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Jo
 	return took
 }
 
-// judge counts a round that ended with a report, if it has one, an error, or a result that is wrong.
-// A device that lies is found by what others have. Where a task was not verified, since no other
-// device could execute it, its result may be that of the liar: the report says so, as an error would.
+// judge counts a round that ended with an error, or with a result and what its check found wrong with it; rep is
+// nil where there is no report. A wrong result counts as an error where a device lies and the report says that tasks
+// were not verified: with no other device to compare with, weft cannot tell, and has said so.
 func (a *Account) judge(rep *weft.Report, err, wrong error, lies bool) {
 	a.Rounds++
 	if rep != nil {
