@@ -320,7 +320,7 @@ func TestCheckpointRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = rt.RunStages(t.Context(), weft.Keep{Name: "hidden"}, hidden, weft.Bind("key", []int64{1}))
-	says("secret data", err, weft.ErrCheckpoint, `data "key" is secret`, "use Run")
+	says("secret data", err, weft.ErrCheckpoint, `data "key" is secret`, "without one")
 	resident, err := weft.Put(rt, "resident", []int64{1})
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,8 @@ import (
 // kernels it had, and inputs of the same bytes, on any devices that can run it; another one
 // is refused, and the error says what differs. Data that the graph writes stays on devices
 // until the end: the memory bound to an output has its value when RunStages has returned
-// without an error. Only inputs and outputs may be bound.
+// without an error. Only inputs and outputs may be bound. A graph with secret data
+// (graph.Data.Secret) is refused with ErrCheckpoint.
 func (r *Runtime) RunStages(ctx context.Context, keep Keep, g *graph.Graph, b ...Binding) (*Report, error) {
 	need("RunStages", ctx, true)
 	if r == nil {
@@ -153,7 +154,7 @@ const graphParam = "graph"
 func (s *staged) identity(ctx context.Context, keep Keep) (meta checkpoint.Meta, sizes map[string]int64, err error) {
 	for d := range s.p.g.NumData() {
 		if h := s.p.g.Data(graph.DataID(d)); h.Secret {
-			return meta, nil, fmt.Errorf("%w: data %q is secret, and a checkpoint would write it, or a hash of it, to the disk; use Run", ErrCheckpoint, h.Name)
+			return meta, nil, fmt.Errorf("%w: data %q is secret, and a checkpoint would write it, or a hash of it, to the disk; run the graph without one", ErrCheckpoint, h.Name)
 		}
 	}
 	meta = checkpoint.Meta{Name: keep.Name, Params: paramsOf(keep.Params), Total: int64(s.stages.Tasks())}

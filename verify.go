@@ -211,10 +211,10 @@ type checked struct {
 	// Of each execution: where it was, and its results by use, nil where the task only reads.
 	devices []machine.DeviceID
 	results [][][]byte
-	secrets [][]byte // memory for results that are secret
+	secrets [][]byte // memory to clear: results that are secret, and workspace, which may hold some
 }
 
-// forget clears results that are secret.
+// forget clears what may be secret.
 func (k *checked) forget() {
 	for _, b := range k.secrets {
 		clear(b)
@@ -476,7 +476,7 @@ func (k *checked) reference() (results [][]byte, err error) {
 	results, args := k.room()
 	if t.Workspace > 0 {
 		space := make([]byte, t.Workspace)
-		k.secrets = append(k.secrets, space) // of tasks without secrets, too
+		k.secrets = append(k.secrets, space)
 		args = append(args, space)
 	}
 	for i := range t.Steps {

@@ -134,10 +134,14 @@ type Data struct {
 	// Weights names the file with the value of an input that no task writes, so that
 	// package model puts it on devices once for all runs.
 	Weights string
-	// Secret data is overwritten with zeros wherever else than in the caller's memory it was: in
-	// the memory of devices and of the host, right after its last use, and the workspace of tasks
-	// that use it. What a task writes that reads secret data is secret too. A computation with
-	// secret data is not kept in checkpoints. The memory of kernels themselves is theirs to clear.
+	// Secret data leaves no copy behind: memory of devices and of the host that held it, and the
+	// workspace of tasks, is overwritten with zeros when it is freed. Memory that the caller binds
+	// is the caller's to clear, and memory that a kernel allocates is the kernel's. What a task
+	// writes that reads secret data is secret too: Build marks it. Resident data stays secret once
+	// a run had it as secret data; what a graph without that mark computes from it is not secret.
+	//
+	// weft.Runtime.RunStages refuses a graph with secret data, which checkpoints would write to
+	// the disk. weft.Runtime.Steps cannot tell what its state holds, and keeps it.
 	Secret bool
 }
 

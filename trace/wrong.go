@@ -15,7 +15,7 @@ type WrongResult struct {
 	Against   []string
 	Undecided bool `json:",omitempty"`
 	// Data and Byte say where the first difference is, Got and Want what is there of the
-	// device and of the first one of Against.
+	// device and of the first one of Against; of secret data (graph.Data.Secret) they tell no bytes.
 	Data      string
 	Byte      int64
 	Got, Want string
