@@ -321,8 +321,8 @@ func (k *checked) unable(device string, err error) {
 func (k *checked) world() verify.World {
 	g, r := k.of.g, k.v.r
 	return verify.World{
-		Able:   k.those(engine.Healthy),
-		Coming: k.those(engine.Lost, engine.Suspect),
+		Able:   k.devicesIn(engine.Healthy),
+		Coming: k.devicesIn(engine.Lost, engine.Suspect),
 		Comparable: func(a, b machine.DeviceID) bool {
 			return verify.Comparable(g, k.id, k.device(a), k.device(b))
 		},
@@ -332,14 +332,14 @@ func (k *checked) world() verify.World {
 	}
 }
 
-// those returns the devices in some states that can execute the task.
-func (k *checked) those(in ...engine.DeviceState) []machine.DeviceID {
+// devicesIn returns the devices in some states that can execute the task.
+func (k *checked) devicesIn(states ...engine.DeviceState) []machine.DeviceID {
 	t := k.of.g.Task(k.id)
 	st, _ := k.v.r.status()
 	var out []machine.DeviceID
 	for i := range st {
 		d := &k.v.r.machine.Devices[i]
-		if slices.Contains(in, st[i].State) && engine.Allows(t, d) &&
+		if slices.Contains(states, st[i].State) && engine.Allows(t, d) &&
 			!slices.ContainsFunc(t.Steps, func(s graph.Step) bool { return !d.CanRun(s.Kernel) }) {
 			out = append(out, machine.DeviceID(i))
 		}
@@ -447,7 +447,7 @@ func (k *checked) wait(h *Handle, only []machine.DeviceID) (*Report, error) {
 			return h.Wait()
 		case <-look.C:
 		}
-		able := k.those(engine.Healthy)
+		able := k.devicesIn(engine.Healthy)
 		none := len(only) > 0 && !slices.ContainsFunc(only, func(d machine.DeviceID) bool { return slices.Contains(able, d) })
 		if none {
 			now, going := h.Progress()

@@ -149,8 +149,8 @@ type Action struct {
 	Run    RunID            // Home, Launch, Done
 	Graph  *graph.Graph     // Launch
 	Inst   Inst             // Home, Alloc, Free
-	// Secret: what is copied, or used by a launch, is to leave nothing behind in memory that this
-	// needs; of Free, the content is to be overwritten.
+	// Secret: of Copy and Launch, other memory that the device takes for it is to be overwritten
+	// afterwards; of Free, the content of Inst.
 	Secret bool
 	Bytes  int64 // Home, Alloc, Copy
 	Src    Inst  // Copy

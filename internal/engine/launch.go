@@ -192,7 +192,7 @@ func (e *Engine) launch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceI
 	e.copyFor = -1
 	if work := r.shapes[f.Rows[gt].Shape].workspace; work > 0 {
 		i := e.mem.alloc(-1, e.devs[dev].space, 0, 0, 0, work)
-		e.mem.hide(i, r.secret)
+		e.mem.setSecret(i, r.secret)
 		e.args = append(e.args, Arg{Inst(i), 0, work})
 		rec.args = append(rec.args, i)
 		e.mem.pin(i, 0, 0, 0)

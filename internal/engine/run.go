@@ -305,7 +305,7 @@ func (e *Engine) startData(r *run) {
 			res := &e.resident[r.refs[d]]
 			r.dataOf[d] = res.data
 			if gd.Secret {
-				e.mem.keepSecret(res.data)
+				e.mem.makeSecret(res.data)
 			}
 			r.secret = r.secret || e.mem.data.at[res.data].secret
 			r.volatile = r.volatile || e.mem.data.at[res.data].kind == graph.Volatile

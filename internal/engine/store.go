@@ -349,11 +349,11 @@ func (st *store) madeRoom(space spaceID) {
 	}
 }
 
-// hide says whether an instance of no data, a workspace, is secret.
-func (st *store) hide(i Inst, secret bool) { st.insts[i].secret = secret }
+// setSecret says whether a workspace, which has no data to take that from, is secret.
+func (st *store) setSecret(i Inst, secret bool) { st.insts[i].secret = secret }
 
-// keepSecret marks data as secret, with what has been made for it.
-func (st *store) keepSecret(d dataID) {
+// makeSecret marks data as secret, and the instances that it has.
+func (st *store) makeSecret(d dataID) {
 	if st.data.at[d].secret {
 		return
 	}

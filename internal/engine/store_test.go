@@ -417,7 +417,7 @@ func (m *storeModel) made(i Inst) {
 // becomeSecret makes data secret that may have instances.
 func (m *storeModel) becomeSecret() {
 	d := pick(m.rng, slices.Sorted(maps.Keys(m.data)))
-	m.st.keepSecret(d)
+	m.st.makeSecret(d)
 	m.st.eachInst(d, m.made)
 }
 

@@ -227,7 +227,7 @@ func (d *device) Submit(batch []driver.Op) error {
 		case driver.Alloc:
 			d.memory.alloc(d, o)
 		case driver.Free:
-			if at, bytes := d.memory.of(o.Buf); o.Secret && bytes > 0 {
+			if at, bytes := d.memory.find(o.Buf); o.Secret && bytes > 0 {
 				d.wiper.asked.Add(1)
 				d.pending = append(d.pending, &op{wipe: true, dst: at, bytes: bytes})
 			}
@@ -369,7 +369,7 @@ func (d *device) shut() error {
 			s.bundle.close(d, f)
 			_ = d.api.do(f, &d.api.streamDestroy, s.handle)
 		}
-		d.rest()
+		d.awaitWipes()
 		_ = d.api.do(f, &d.api.streamDestroy, d.wiper.handle)
 		d.probe.close(d, f)
 		_ = d.api.do(f, &d.api.memFreeHost, d.block)

@@ -248,7 +248,7 @@ func (d *device) intake() bool {
 		d.held++
 	}
 	if wiped {
-		d.hold()
+		d.fenceWipes()
 	}
 	clear(d.batch)
 	return true

@@ -176,8 +176,8 @@ func (m *memory) drop(n driver.Buffer) {
 	m.buffers[n] = buffer{}
 }
 
-// of returns where a buffer is, and its size; 0 if there is none.
-func (m *memory) of(n driver.Buffer) (uintptr, int64) {
+// find returns where a buffer is, and its size; 0 if there is none.
+func (m *memory) find(n driver.Buffer) (uintptr, int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n < 0 || int(n) >= len(m.buffers) {
@@ -295,7 +295,7 @@ func (d *device) MapSlab(n int32, fd int, size int64) error {
 
 // UnmapSlab gives a slab up. Buffers in it are gone.
 func (d *device) UnmapSlab(n int32) error {
-	d.rest()
+	d.awaitWipes()
 	d.memory.mu.Lock()
 	defer d.memory.mu.Unlock()
 	c, ok := d.memory.slabs[n]

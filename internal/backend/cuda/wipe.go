@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// wiper overwrites secret buffers that were freed. It has a stream of its own, because a lane
-// may wait for long, and every other stream waits for it before what it is given next: that may use the
-// same memory. The owner's, but for asked.
+// wiper overwrites secret buffers that were freed, on a stream of its own, because a lane may wait for
+// long. Every other stream waits for it before the next operation, which may use the same memory. All
+// fields but asked belong to the goroutine that owns the device.
 type wiper struct {
 	handle  uintptr
 	word    *uint32       // in pinned memory, written by the GPU: the last wipe that is done
@@ -40,8 +40,8 @@ func (d *device) fill(o *op) {
 	}
 }
 
-// hold has all streams wait for the wipes given so far.
-func (d *device) hold() {
+// fenceWipes has all streams wait for the wipes given so far.
+func (d *device) fenceWipes() {
 	w := &d.wiper
 	if d.dead.Load() != nil {
 		return
@@ -58,9 +58,9 @@ func (d *device) hold() {
 	}
 }
 
-// rest returns when no wipe is under way, or the device is lost: memory that is to be unmapped may be in use
-// by one.
-func (d *device) rest() {
+// awaitWipes returns when no wipe is under way, or the device is lost. Memory is unmapped after that: a wipe
+// may still write to it.
+func (d *device) awaitWipes() {
 	w := &d.wiper
 	if w.word == nil {
 		return

@@ -511,7 +511,7 @@ func (l *lane) end(o *op, start time.Duration, err error) {
 		if err != nil && l.stopped() == nil {
 			l.dev.lose(err) // a device that leaves secrets behind must not go on
 		}
-		l.dev.memory.over(l.dev, o.freed, err)
+		l.dev.memory.putWiped(l.dev, o.freed, err)
 		l.dev.landed()
 		return
 	}

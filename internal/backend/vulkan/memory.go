@@ -241,9 +241,9 @@ func (m *memory) give(d *device, b buffer, secret bool) {
 	m.mu.Unlock()
 }
 
-// over gives an extent back that was overwritten. One that was not stays as it is: it holds a secret,
+// putWiped gives an extent back that was overwritten. One that was not stays as it is: it holds a secret,
 // and the GPU may still use it.
-func (m *memory) over(d *device, b buffer, err error) {
+func (m *memory) putWiped(d *device, b buffer, err error) {
 	m.mu.Lock()
 	if err == nil {
 		m.put(d, b)
