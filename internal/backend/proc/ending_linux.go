@@ -127,7 +127,12 @@ func (c *child) ending() ending {
 // isStopped reports whether a process is stopped by a signal; one that a debugger stopped is not.
 func isStopped(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && bytes.HasPrefix(text[bytes.LastIndexByte(text, ')')+1:], []byte(" T"))
+	return err == nil && isStoppedIn(text)
+}
+
+// isStoppedIn reports whether a stat file of /proc says so of a process or thread.
+func isStoppedIn(stat []byte) bool {
+	return bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" T"))
 }
 
 // statusOf returns the status that the parent of a process will wait for, 0 while there is none or

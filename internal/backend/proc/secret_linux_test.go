@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -93,11 +97,11 @@ func (s *secretive) found() (arena, slabs int) {
 func (s *secretive) none(when string, freed bool) {
 	s.t.Helper()
 	var arena, slabs int
-	for range 20 { // staging is overwritten once the copy is complete
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+		// Staging is overwritten once the copy is complete.
 		if arena, slabs = s.found(); arena == 0 && (slabs == 0 || !freed) {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	s.t.Errorf("%s: the secret is at %d places of the arena and %d of device memory", when, arena, slabs)
 }
@@ -130,6 +134,29 @@ func TestSecretsLeaveNothing(t *testing.T) {
 	}
 }
 
+// stop stops a process and returns when no thread of it runs any more, which is some time after the signal.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	running := func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("process %d has no threads, %v", pid, err)
+		}
+		return slices.ContainsFunc(threads, func(file string) bool {
+			text, err := os.ReadFile(file)
+			return err == nil && !isStoppedIn(text)
+		})
+	}
+	for until := time.Now().Add(time.Minute); running(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("a process that was sent SIGSTOP does not stop")
+		}
+	}
+}
+
 // What was freed is overwritten for certain once an operation is complete that was given later.
 func TestUnwiped(t *testing.T) {
 	h := newHeap(true, 0)
@@ -151,9 +178,7 @@ func TestSecretsOfALostWorker(t *testing.T) {
 		host := bytes.Repeat(s.mark, secretBytes/16)
 		s.do(driver.Op{Kind: driver.Alloc, Buf: 1, Bytes: int64(len(host))}, s.in(1, host, true))
 		pid := s.d.serving.Load().pid()
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		stop(t, pid)
 		free := func() { s.do(driver.Op{Kind: driver.Free, Buf: 1, Secret: true}) }
 		if when == "stopped" {
 			free()
