@@ -61,15 +61,14 @@ type child struct {
 	// A worker's: see ring_linux.go. The memory goes when the owner says so.
 	rings                 []byte
 	commands, completions *ring
-	minded                chan struct{} // closed when its device follows its pulse: see feel
-	felt                  chan struct{} // closed when feel has ended; nil if it was not started
-	// The device's lock guards these: whether it stood by and was taken, and as a
-	// standby how many segments of the arena it knows, and which slabs.
-	taken bool
-	lost  chan struct{} // closed when what it had in flight has ended
-	segs  int
-	slabs map[int32]bool
-	more  chan struct{} // has a standby map the slabs it does not have
+	serves                chan struct{} // closed when it does its device's work: watch follows its beats from then on
+	unwatched             chan struct{} // closed when watchBeats, which uses the rings, has ended; nil before it has begun
+	// The device's lock guards these.
+	taken bool           // it stood by and was taken
+	lost  chan struct{}  // closed when what it had in flight has ended
+	segs  int            // as a standby: the number of segments of the arena that it knows
+	slabs map[int32]bool // as a standby: the slabs that it has mapped
+	stale chan struct{}  // as a standby: told that there are slabs it has not mapped
 
 	mu    sync.Mutex
 	calls map[int]chan reply // requests that are not answered yet; nil after the end
@@ -98,7 +97,7 @@ func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err
 		}
 		argv = []string{"/proc/self/exe"}
 	}
-	c := &child{role: role, log: log, answer: o.Answer, end: o.End / 2, reap: reapWait, calls: make(map[int]chan reply), reaped: make(chan struct{}), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{}), minded: make(chan struct{}), slabs: make(map[int32]bool), more: make(chan struct{}, 1)}
+	c := &child{role: role, log: log, answer: o.Answer, end: o.End / 2, reap: reapWait, calls: make(map[int]chan reply), reaped: make(chan struct{}), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{}), serves: make(chan struct{}), slabs: make(map[int32]bool), stale: make(chan struct{}, 1)}
 	c.cmd = exec.Command(argv[0], argv[1:]...)
 	c.cmd.Env = append(cleaned(c.cmd.Environ(), o.Env), roleVar+"="+role)
 	if o.Confined {
@@ -169,8 +168,8 @@ func (c *child) share(files []*os.File, memory int) ([]*os.File, error) {
 
 // unmap unmaps the rings, which must not be used after.
 func (c *child) unmap() {
-	if c.felt != nil {
-		<-c.felt // it ends with the child
+	if c.unwatched != nil {
+		<-c.unwatched // soon: it ends with the child
 	}
 	if c.rings != nil {
 		_ = unix.Munmap(c.rings)

@@ -138,8 +138,8 @@ func (d *device) start(ctx context.Context) (*child, error) {
 	if d.board != nil && d.drv.o.Again != nil {
 		config = d.drv.o.Again
 	}
-	w.felt = make(chan struct{})
-	go d.feel(w)
+	w.unwatched = make(chan struct{})
+	go d.watchBeats(w)
 	m, err := w.call(ctx, &message{
 		Kind: askOpen, Driver: d.drv.o.Driver, Config: config, Device: d.origin.index,
 		NUMA: d.info.NUMA, Arena: d.drv.o.Memory.Size(), Confined: d.drv.o.Confined, MaxData: d.drv.o.MaxData,

@@ -28,13 +28,14 @@ type heap struct {
 	unwiped []unwiped
 }
 
-// unwiped is a buffer that is overwritten before the operation with number next.
+// unwiped is a buffer that was freed before operation next was given. The worker overwrites it before it
+// begins that operation.
 type unwiped struct {
 	buffer
 	next uint64
 }
 
-// wiped notes that operation n is complete, and with it what the worker was told before.
+// wiped notes that operation n is complete: buffers that were freed before it was given are overwritten.
 func (h *heap) wiped(n uint64) {
 	done := 0
 	for done < len(h.unwiped) && h.unwiped[done].next <= n {
@@ -149,8 +150,9 @@ func (d *device) unplace(name uint32, secret bool) {
 	d.tell()
 }
 
-// wipe has a new worker overwrite what the last one may not have. Its extents may be in other
-// buffers by now: these hold nothing, or the list would not have them.
+// wipe has a new worker overwrite what the last one may not have. The extents may belong to other buffers by
+// now. Nothing is lost of these: as long as an extent is on the list, no operation given after it was freed is
+// complete.
 func (d *device) wipe() {
 	name := uint32(len(d.aliases)+len(d.unnamed))<<1 | 1 // no alias has it
 	for _, x := range d.heap.unwiped {
@@ -203,7 +205,7 @@ func (d *device) grow(bytes int64) error {
 		_ = unix.Close(fd)
 		return err
 	}
-	d.outdate() // which is not waited for: it may be stopped
+	d.updateStandby()
 	h.slabs = append(h.slabs, slab{n, fd, size})
 	h.space.Grow(n, size)
 	return nil

@@ -214,7 +214,7 @@ func (d *device) oneStandby() (stood bool, err error) {
 		}
 		stood = true
 		select {
-		case <-w.more:
+		case <-w.stale:
 		case <-w.exited:
 			over = true
 		}
@@ -236,12 +236,12 @@ func (d *device) oneStandby() (stood bool, err error) {
 	return true, err
 }
 
-// outdate has the standby map what it does not have; until then there is none. Nobody waits for
-// it: a standby that is stopped must not keep the worker from its work. The lock is held.
-func (d *device) outdate() {
+// updateStandby has the standby map the slabs that it has not; until then the device has no standby. It does
+// not wait for that: a standby that is stopped must not keep the worker from its work. The lock is held.
+func (d *device) updateStandby() {
 	if w := d.standby; w != nil {
 		d.standby = nil
-		w.more <- struct{}{} // there is room: follow has begun since the last one
+		w.stale <- struct{}{} // does not block: follow, which sets d.standby, begins after the last one was taken
 	}
 }
 

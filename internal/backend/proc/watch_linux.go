@@ -18,13 +18,13 @@ import (
 
 // mind starts the goroutines that follow a worker's life.
 func (d *device) mind(w *child) {
-	close(w.minded)
+	close(w.serves)
 	watched := make(chan struct{})
 	go d.watch(w, watched)
 	d.background.Go(func() { d.awaitEnd(w, watched) })
 }
 
-// watchTick is how often a worker's pulse is felt, and stoppedTicks how many of these a sleep
+// watchTick is the time between looks at a worker's beats, and stoppedTicks how many of these a sleep
 // takes at least if this process was stopped meanwhile. A worker that hangs is found within a
 // tick after its time is up: the last beat may be seen that late.
 const (
@@ -44,7 +44,7 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 	}()
 	// A worker may have completed something before this goroutine first runs: the
 	// executor hears of everything since the ring was empty.
-	p, rung := newHeart(w, time.Now()), uint32(0)
+	p, rung := newBeats(w, time.Now()), uint32(0)
 	quiet := 0
 	for w.alive() && !w.completions.deserted() {
 		if t := h.tail.Load(); t != rung {
@@ -67,7 +67,7 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 			tick = min(tick, left+time.Millisecond) // so that it is not found a tick later
 		}
 		w.completions.sleep(tick, func() bool { return h.tail.Load() != rung })
-		if silent := p.feel(slept, time.Now(), d.drv.o.Hang, 10*d.drv.o.Hang); silent > 0 {
+		if silent := p.silent(slept, time.Now(), d.drv.o.Hang, 10*d.drv.o.Hang); silent > 0 {
 			w.kill(hungFor(silent))
 		}
 		// Who has the lock for long waits for an answer of this worker perhaps, and must
@@ -81,30 +81,30 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 	}
 }
 
-// heart is what is known of a worker's beats.
-type heart struct {
+// beats tells whether a worker is silent, by its beats (ringHead.beat).
+type beats struct {
 	h       *ringHead
 	stopped func() bool // whether the process is stopped (SIGSTOP)
-	beat    uint32
-	seen    time.Time // when that last changed
-	ran     time.Time // when it beat, or was found not to be stopped
+	beat    uint32      // the last one
+	seen    time.Time   // when it came
+	ran     time.Time   // when it came, or the process was last found not to be stopped
 }
 
-func newHeart(w *child, now time.Time) *heart {
-	return &heart{h: w.commands.h, stopped: func() bool { return isStopped(w.pid()) }, beat: w.commands.h.beat.Load(), seen: now, ran: now}
+func newBeats(w *child, now time.Time) *beats {
+	return &beats{h: w.commands.h, stopped: func() bool { return isStopped(w.pid()) }, beat: w.commands.h.beat.Load(), seen: now, ran: now}
 }
 
-// feel takes in the beats until now, after a sleep from slept on, and returns for how long the
-// worker has been silent if that is longer than hang, and 0 else. A worker that is being started, or is
-// busy (opens its device, page-locks memory, ends), may be silent for longer, but not because it is
-// stopped.
-func (p *heart) feel(slept, now time.Time, hang, busy time.Duration) time.Duration {
+// silent takes in the beats until now, after a sleep from slept on. It returns for how long the worker has
+// been silent, or 0 if that is no longer than it may: hang, or busy where it is being started or works on
+// something long (opens its device, page-locks memory, ends). A worker that is stopped may be silent for no
+// longer than hang, whatever it works on.
+func (p *beats) silent(slept, now time.Time, hang, busy time.Duration) time.Duration {
 	if b := p.h.beat.Load(); b != p.beat {
 		p.beat, p.seen, p.ran = b, now, now
 	} else if gone := now.Sub(slept); gone > stoppedTicks*watchTick {
 		p.seen, p.ran = p.seen.Add(gone), p.ran.Add(gone) // this process was stopped, and the worker with it perhaps
 	}
-	silent, limit := now.Sub(p.seen), hang
+	silence, limit := now.Sub(p.seen), hang
 	if p.beat == 0 || p.h.busy.Load() != 0 {
 		if !p.stopped() {
 			p.ran = now
@@ -114,8 +114,8 @@ func (p *heart) feel(slept, now time.Time, hang, busy time.Duration) time.Durati
 		}
 		limit = busy
 	}
-	if silent > limit {
-		return silent
+	if silence > limit {
+		return silence
 	}
 	return 0
 }
@@ -124,23 +124,23 @@ func hungFor(silent time.Duration) error {
 	return fmt.Errorf("%w for %v", errHung, silent.Round(time.Millisecond))
 }
 
-// feel kills a worker that falls silent before its device follows it (watch): while it opens the
-// device, is asked something, or stands by. How long it may be busy then is for who asked
-// (Options.Answer). It ends when that begins, or with the worker.
-func (d *device) feel(w *child) {
-	defer close(w.felt)
-	p := newHeart(w, time.Now())
+// watchBeats kills a worker that falls silent before it serves: while it opens the device, is asked
+// something, or stands by. How long it may work on a request is bounded by who made it (Options.Answer). It
+// ends when the worker serves, which watch follows, or with the worker.
+func (d *device) watchBeats(w *child) {
+	defer close(w.unwatched)
+	p := newBeats(w, time.Now())
 	tick := time.NewTicker(watchTick)
 	defer tick.Stop()
 	for slept := time.Now(); ; slept = time.Now() {
 		select {
 		case <-tick.C:
-		case <-w.minded:
+		case <-w.serves:
 			return
 		case <-w.exited:
 			return
 		}
-		if silent := p.feel(slept, time.Now(), d.drv.o.Hang, math.MaxInt64); silent > 0 {
+		if silent := p.silent(slept, time.Now(), d.drv.o.Hang, math.MaxInt64); silent > 0 {
 			w.kill(hungFor(silent))
 		}
 	}
