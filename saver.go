@@ -231,7 +231,7 @@ func (s *saver) restore(ctx context.Context, p part) error {
 
 // prepare makes memory for the copies of parts, and has the system provide it meanwhile, so
 // that the first checkpoint need not wait for that. Values of resident data come home by way of
-// other memory that is shared with devices: as much of that is taken, and given back.
+// memory that is shared with devices (warm).
 func (s *saver) prepare(state []part) {
 	var fresh []*shadow
 	var onTheWay []int64
@@ -269,8 +269,8 @@ func (s *saver) prepare(state []part) {
 // soonThere is the size of memory that the system provides within about 10 ms.
 const soonThere = 16 << 20
 
-// warm has the memory that devices share grow by some sizes, if it has not as much to spare. Without
-// it they copy by way of what there is, and wait for more.
+// warm has the memory that devices share grow, unless it has room for buffers of some sizes, by taking and
+// returning them. Otherwise the first checkpoint would wait for the system to provide it.
 func (s *saver) warm(sizes []int64) {
 	shared := s.r.x.Shared()
 	if shared == nil {
@@ -278,7 +278,7 @@ func (s *saver) warm(sizes []int64) {
 	}
 	for _, n := range sizes {
 		if mem, err := shared.Get(n); err == nil {
-			defer shared.Put(mem)
+			shared.Put(mem) // one at a time, as they come home: others may need the rest
 		}
 	}
 }

@@ -160,7 +160,7 @@ type estimator struct {
 	cost    machine.Cost
 	epoch   uint64
 	copies  []copyTime // fewCopySlots or copySlots
-	shift   int        // that leaves of a hash the number of a slot
+	shift   int        // of a hash, to the number of a slot
 }
 
 type copyTime struct {
@@ -171,9 +171,9 @@ type copyTime struct {
 }
 
 // copySlots is the size of the cache, a power of two: 128 KiB, which fits a
-// core's second-level cache. Until two copies need the same slot it has fewCopySlots: a
-// policy is made for every prediction, and 128 KiB take longer to clear than a small graph to
-// simulate.
+// core's second-level cache. The cache begins with fewCopySlots and grows when two copies need
+// the same slot: every prediction makes a policy, and clearing 128 KiB takes longer than
+// simulating a small graph.
 const (
 	fewCopySlots = 1 << 5
 	copySlots    = 1 << 12

@@ -130,7 +130,7 @@ func evolved(x uint64, i int) uint64 {
 	return x
 }
 
-// checkEvolve errs if the devices make another state than this process does.
+// checkEvolve errs if the devices compute another state than this process does: steps in Go and PTX must agree.
 func checkEvolve(ctx context.Context, rt *weft.Runtime) error {
 	const tasks, words = 2, 3*evolveWords + 5 // in each
 	g, err := evolveGraph(tasks*words*8, tasks)
@@ -343,7 +343,7 @@ func (t *keepTrial) run(steps int, c weft.Checkpoint) (r keepRun, err error) {
 	if _, err := ready.Run(t.m.ctx); err != nil { // makes its buffers
 		return r, err
 	}
-	if t.machine == "" {
+	if t.machine == "" { // the first run
 		if err := checkEvolve(t.m.ctx, rt); err != nil {
 			return r, err
 		}

@@ -118,8 +118,8 @@ const (
 	// placeBatch is the number of tasks a policy is asked about in one call. It spreads
 	// the cost of a call and bounds the size of a sched.Situation.
 	placeBatch = 1024
-	// fewReady is the room for ready tasks to begin with. It doubles up to placeBatch: an engine is
-	// made for every prediction, mostly of few tasks.
+	// fewReady is the first capacity for ready tasks, which doubles up to placeBatch: every prediction
+	// makes an engine, and most have few tasks.
 	fewReady = 16
 )
 

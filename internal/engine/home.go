@@ -131,9 +131,9 @@ func (e *Engine) followHome(r *run, gt graph.TaskID) {
 
 // bringHome reports whether a value is in its home, and takes the next step towards that
 // if not. The home may hold an older value that something lost would be recomputed from.
-// Where that is in other host memory as well, the new one takes its place. If not, the new value
-// is committed outside the home first, and the old one is copied aside after that, so that at no
-// moment either has only an incomplete copy.
+// If the older one is also elsewhere in host memory, the new value overwrites it. If not, the new
+// value is committed outside the home first, and the old one is copied aside after that, so that
+// neither ever has only an incomplete copy.
 func (e *Engine) bringHome(v valueID) bool {
 	val := &e.mem.vals.at[v]
 	home := e.mem.data.at[val.data].home
@@ -152,7 +152,7 @@ func (e *Engine) bringHome(v valueID) bool {
 	case old < 0:
 		// the operations that touch it will end
 	case e.mem.vals.at[old].reads == 0 && e.mem.wholeInHost(old, hs):
-		e.mem.unhold(hs) // before v is committed elsewhere, which takes memory and a copy more
+		e.mem.unhold(hs) // comes before a commit of v elsewhere, which would take memory and one more copy
 		return e.bringHome(v)
 	case !val.has(anchored):
 		e.commit(v)

@@ -25,8 +25,8 @@ const (
 	// closeWait is the longest time that Close takes. It covers the 2 s that a worker has to
 	// end before it is killed, and the 1 s of its keeper.
 	closeWait = 5 * time.Second
-	// settleWait is the longest time that closing waits for a request to a device that is
-	// under way: for its condition, or to revive it; and again for what it decided about kernels.
+	// settleWait is the longest time that closing waits for requests to devices that are under way (for
+	// their condition, or to revive them), and after that for what they decided about kernels.
 	settleWait = time.Second
 )
 
@@ -210,8 +210,8 @@ func (l *loop) deviceName(d *dev) string {
 	return d.Info().Name
 }
 
-// toClose returns the devices that are to be closed, and notes their names for unclosed. One that is closed
-// already is so for as long as what hangs on it does.
+// toClose returns the devices that are to be closed, and notes their names for unclosed. Those that are being
+// closed already, because they cannot be brought back, are left out: their closing may hang.
 func (l *loop) toClose() []*dev {
 	open := slices.DeleteFunc(append(slices.Clone(l.devs), l.host), func(d *dev) bool { return d.closed })
 	l.x.waits.Lock()
@@ -258,8 +258,8 @@ func (l *loop) shut() {
 }
 
 // end closes devices, side by side, after the samplers and attempts to bring devices
-// back have ended, and devices have told what they decided about kernels, as far as they do
-// so in time. It runs beside the loop.
+// back have ended, and devices have told what they decided about kernels; it waits for neither
+// longer than settleWait. It runs beside the loop.
 func (l *loop) end(open []*dev, attempts []<-chan struct{}) {
 	x := l.x
 	close(l.unwatched)
@@ -282,7 +282,7 @@ func (l *loop) end(open []*dev, attempts []<-chan struct{}) {
 			wait(ended)
 		}
 	}
-	defer x.keepTuning(l.devs, time.After(settleWait)).Wait() // the closing of a device answers for it
+	defer x.keepTuning(l.devs, time.After(settleWait)).Wait() // requests that were late end when their device is closed
 	var wg sync.WaitGroup
 	for _, d := range open {
 		wg.Go(func() {

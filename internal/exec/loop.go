@@ -93,7 +93,7 @@ type dev struct {
 	id    machine.DeviceID
 	lanes []driver.Lane // compute lanes, copies in, copies out
 	host  bool          // uses host memory directly
-	far   bool          // is in another process
+	far   bool          // computes in a worker process
 	batch []driver.Op
 	waits []driver.Wait // arena behind the batch's waits
 	args  []driver.Arg  // and behind its arguments
@@ -308,10 +308,10 @@ func (l *loop) requests() {
 	}
 }
 
-// looking returns how often wait looks before it sleeps, and after how many looks it yields.
-// While only devices of this process have work, it is that of a loop without others: the
-// goroutine that is to do the work was made ready on the loop's processor, and other threads
-// take it from there only after some 50 µs, which is longer than a small task.
+// looking returns the number of looks that wait takes before it sleeps, and of those between yields.
+// While only devices of this process have work, the loop yields at each look, as it does without
+// devices in workers. The goroutine that is to do the work was made ready on the loop's own
+// processor (P), and other threads steal it only after some 50 µs, which is longer than a small task.
 func (l *loop) looking() (looks, yield int) {
 	near := l.host.flight > 0
 	for _, d := range l.devs {

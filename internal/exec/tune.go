@@ -72,9 +72,9 @@ func (x *Executor) tune() {
 	}
 }
 
-// keepTuning saves what devices decided, before they close. One that is lost, or does not answer
-// before it is late, tells nothing any more, so what was known of it stays. The requests that are
-// under way then are returned.
+// keepTuning saves what devices decided, before they close. Of a device that is lost, or does not
+// answer until late, what was known before stays. It returns the requests, of which those that were
+// late are under way still.
 func (x *Executor) keepTuning(devs []*dev, late <-chan time.Time) *sync.WaitGroup {
 	asked := new(sync.WaitGroup)
 	if x.cache == nil {
