@@ -369,6 +369,7 @@ func (d *device) shut() error {
 			s.bundle.close(d, f)
 			_ = d.api.do(f, &d.api.streamDestroy, s.handle)
 		}
+		d.wiper.asked.Store(d.wiper.written) // what came as the owner ended is not given to the GPU
 		d.awaitWipes()
 		_ = d.api.do(f, &d.api.streamDestroy, d.wiper.handle)
 		d.probe.close(d, f)

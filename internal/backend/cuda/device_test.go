@@ -450,6 +450,22 @@ func TestClose(t *testing.T) {
 	}
 }
 
+// A secret that is freed as the owner ends, which takes it no more, does not keep Close from its end.
+func TestCloseBesideWipe(t *testing.T) {
+	r := openRig(t, Options{})
+	r.dev.(*device).wiper.asked.Add(1)
+	closed := make(chan error, 1)
+	go func() { closed <- r.dev.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("Close waits for a wipe that no GPU was given")
+	}
+}
+
 // Waits between devices go over the board.
 func TestTwoDevices(t *testing.T) {
 	rigs := openRigs(t, Options{})
