@@ -64,9 +64,11 @@ type Summarised interface {
 	Summary() string
 }
 
-// Tabular is the optional ability of a job to write all that the last run computed.
+// Tabular is the optional ability of a job to write the whole result of its last run as a table,
+// which weft run does with --out.
 type Tabular interface {
-	// WriteTable writes CSV: a line with the names of columns, then the rows.
+	// WriteTable writes CSV: a line with the names of columns, then the rows. It must follow a run
+	// that has ended without an error.
 	WriteTable(w io.Writer) error
 }
 

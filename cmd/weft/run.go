@@ -70,8 +70,8 @@ type live struct {
 	trace    string
 	why      []sched.Explanation // of the last run
 	keeping  keeping
-	out      string           // where the result of a job that is workload.Tabular goes; "" for nowhere
-	table    *terminal.Output // nil for none
+	out      string           // --out, for jobs that are workload.Tabular
+	table    *terminal.Output // what it names, nil for none
 }
 
 // newWorkload makes the command that runs a workload.
@@ -89,7 +89,7 @@ func newWorkload(w catalog.Entry, s *settings) *cobra.Command {
 	c.Flags().BoolVar(&l.check, "check", true, "compare the result, or samples of a large one, with an independent reference")
 	reads, tabular := order.Table()
 	if tabular {
-		c.Flags().StringVarP(&l.out, "out", "o", "", "write what was computed of each node to a CSV `file`, whose first line names the columns; - is standard output")
+		c.Flags().StringVarP(&l.out, "out", "o", "", "write the result of the last run to a CSV `file`, whose first line names the columns; - is standard output, and the report goes to standard error then")
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := l.settle(); err != nil {

@@ -35,8 +35,8 @@ type Order struct {
 	bytes func() float64 // host memory that the job will take; a float64, which no size overflows
 	valid func() error   // what is wrong with the configuration, files aside
 	make  func() (workload.Job, error)
-	// reads names the file that the job is made from, "" for none, where jobs write a table of
-	// their results; nil where they write none.
+	// reads returns the name of the file that the job is made from, "" for none. It is set for
+	// workloads whose jobs are workload.Tabular, and nil for others.
 	reads func() string
 	// outline makes the job without what only runs need; nil where that takes no time.
 	outline func() (workload.Job, error)
@@ -77,8 +77,8 @@ func (w Entry) Flags(f *pflag.FlagSet) Order {
 	return o
 }
 
-// Table says whether the jobs are [workload.Tabular]; reads then names the file that the job is made from, "" for
-// none, once flags are parsed.
+// Table reports whether the jobs are [workload.Tabular]. If so, reads returns the name of the file that the job is
+// made from, "" for none, once flags are parsed: the table must not be written over it.
 func (o Order) Table() (reads func() string, ok bool) { return o.reads, o.reads != nil }
 
 // Job makes the job, or returns an error if it needs more memory than is available. A

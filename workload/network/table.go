@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// table writes CSV: a line with the names of columns, and one for each node with its number, from 0 on,
-// and what cells appends, each cell with a comma before it.
+// table writes CSV: a line with the names of columns, and one for each node. That has the number of the
+// node, from 0 on, and what cells appends to it: each cell with a comma before it.
 func table(to io.Writer, columns string, nodes int, cells func(line []byte, node int) []byte) error {
 	w := bufio.NewWriter(to)
 	_, err := w.WriteString("node," + columns + "\n")
@@ -23,8 +23,8 @@ func table(to io.Writer, columns string, nodes int, cells func(line []byte, node
 	return w.Flush()
 }
 
-// number appends a comma and a number with the digits that tell it from others of its bits. Infinity, a
-// distance without a path, is inf, as programs that read CSV have it.
+// number appends a comma and a float of 32 or 64 bits, with as few digits as read back to the same
+// bits. Infinity, a distance without a path, is inf.
 func number(line []byte, x float64, bits int) []byte {
 	if line = append(line, ','); math.IsInf(x, 1) {
 		return append(line, "inf"...)
