@@ -92,6 +92,34 @@ func (d *liars) Open(ctx context.Context, log *slog.Logger) ([]driver.Device, er
 	return devs, err
 }
 
+// leaks returns a lie by which a buffer that is made after one with a secret was freed has the memory of that one,
+// as it is.
+func leaks() func(o *driver.Op) {
+	const nothing = 1 << 30
+	was := make(map[driver.Buffer]driver.Buffer) // what devices know a buffer by
+	var left []driver.Buffer
+	return func(o *driver.Op) {
+		o.Args = slices.Clone(o.Args)
+		names := []*driver.Buffer{&o.Buf, &o.Src, &o.Dst}
+		for i := range o.Args {
+			names = append(names, &o.Args[i].Buf)
+		}
+		for _, b := range names {
+			if old, ok := was[*b]; ok {
+				*b = old
+			}
+		}
+		switch {
+		case o.Kind == driver.Free && o.Secret:
+			left = append(left, o.Buf)
+			o.Buf = nothing
+		case o.Kind == driver.Alloc && len(left) > 0:
+			was[o.Buf], left = left[0], left[1:]
+			o.Buf, o.Bytes = nothing, 1
+		}
+	}
+}
+
 // recorder takes a test's failures down instead of failing.
 type recorder struct {
 	testing.TB
@@ -238,6 +266,7 @@ func TestSuiteCatches(t *testing.T) {
 				o.Buf = 1 << 30
 			}
 		}}, "buffers do not leak"},
+		{"secrets are left in the next buffer", lie{op: leaks()}, "secrets"},
 		{"allocations never fail", lie{op: func(o *driver.Op) {
 			if o.Kind == driver.Alloc {
 				o.Bytes = 1 << 16
