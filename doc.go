@@ -47,6 +47,12 @@
 // [Alloc] and bound with [Data.As]: it stays where it was used last, and
 // [Data.Get] fetches it when it is wanted.
 //
+// # Secret data
+//
+// Data that is marked (graph.Data.Secret), and what tasks compute from it, leaves no copies:
+// memory that devices and the runtime took for it is overwritten with zeros when it is freed.
+// Runtime.RunStages keeps none of it in checkpoints.
+//
 // # Computations that outlive their process
 //
 // [Runtime.Steps] calls a function step by step and keeps the state, which is resident data or
