@@ -481,8 +481,8 @@ func (s *saver) close() {
 // ([Bind]) and resident data ([Data.As]) that steps change, each with a name of its own; its
 // first value is what it holds when Steps is called. Resumed, it holds what it held after
 // the last step that was kept, and step is called from the next one on; after a computation
-// that was finished it is not called at all. State is written as it is: what is secret
-// (graph.Data.Secret) must not be in it.
+// that was finished it is not called at all. Resident data that a run had as secret
+// (graph.Data.Secret) is refused; memory is written as it is, so no secret must be in it.
 //
 // What can be resumed is data and a number: a function cannot. A step must therefore depend
 // on nothing that changes from step to step but the state and its number, and change nothing

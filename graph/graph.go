@@ -140,8 +140,9 @@ type Data struct {
 	// writes that reads secret data is secret too: Build marks it. Resident data stays secret once
 	// a run had it as secret data; what a graph without that mark computes from it is not secret.
 	//
-	// weft.Runtime.RunStages refuses a graph with secret data, which checkpoints would write to
-	// the disk. weft.Runtime.Steps cannot tell what its state holds, and keeps it.
+	// Checkpoints would write it to the disk: weft.Runtime.RunStages refuses a graph with secret
+	// data, and weft.Runtime.Steps resident data that a run had as such. What memory that is bound
+	// as state of Steps holds cannot be told.
 	Secret bool
 }
 
