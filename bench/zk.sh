@@ -26,6 +26,9 @@ else
 	points=$((1 << 22)) log=24 constraints=$((1 << 20)) middle=65536 small="9000 65536"
 fi
 parts=${PARTS:-right fast proof lost}
+for p in $parts; do
+	[[ " right fast proof lost " == *" $p "* ]] || { echo "zk.sh: no part $p; there are: right fast proof lost" >&2; exit 2; }
+done
 part() { [[ " $parts " == *" $1 "* ]]; }
 pair=$device/2
 [[ $device == cpu ]] && pair=cpu/2

@@ -132,10 +132,32 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 		if t.Options.Devices == "" {
 			t.Options.Devices = "cpu/3"
 		}
+		if c.Flags().Changed("faults") && bouts == 0 {
+			if err := canHappen(t.Faults, t.Options); err != nil {
+				return err
+			}
+		}
 		t.Job = order.Job
 		return runChaos(c, t, bouts, asJSON)
 	}
 	return c
+}
+
+// canHappen errs if one of the faults that were asked for cannot happen: a trial without it would pass for
+// one that stood it.
+func canHappen(faults []string, o weft.Options) error {
+	for _, f := range faults {
+		switch f {
+		case "fail", "dawdle", "lie":
+			if !strings.Contains(o.Devices, "fake") {
+				return terminal.Usagef("--faults %s: it happens to scripted devices only; name some, as in --devices fake/3", f)
+			}
+		}
+		if f == "lie" && o.Verify != 1 {
+			return terminal.Usagef("--faults lie: only where all results are verified can a wrong one be told; add --verify 1")
+		}
+	}
+	return nil
 }
 
 // runChaos runs a trial, or simulates some bouts of it, prints its account and errs if that is bad.

@@ -143,10 +143,12 @@ func TestChaosFails(t *testing.T) {
 
 func TestChaosRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"chaos":                                    "chaos needs a workload",
+		"chaos": "chaos needs a workload",
+		"chaos reduce --for 1s --faults lie --devices fake/3": "add --verify 1",
 		"chaos nothing":                            "nothing",
 		"chaos reduce --for 0s":                    "more than 0",
 		"chaos reduce --for 1s --faults x":         "unknown fault",
+		"chaos reduce --for 1s --faults kill,fail": "scripted devices only",
 		"chaos reduce --hang-timeout 1ms":          "200ms at least",
 		"chaos reduce --devices cuda:0":            "only cpu and fake devices",
 		"chaos reduce --calibrate off":             "unknown flag",
