@@ -66,7 +66,7 @@ type domainsReport struct {
 	Took       domainsTime `json:"took_seconds"`
 }
 
-// domainsTime is where the time of the benchmark went, in seconds.
+// domainsTime divides the time of the benchmark by purpose, in seconds.
 type domainsTime struct {
 	Open   float64 `json:"open"`   // devices opened and calibrated
 	Inputs float64 `json:"inputs"` // of all operations and sizes
@@ -74,7 +74,7 @@ type domainsTime struct {
 	// them where the driver does that.
 	First float64 `json:"first_runs"`
 	Runs  float64 `json:"runs"` // those after the first
-	// Plans is what precedes all of these runs: work is cut, and predicted for sets of devices.
+	// Plans precede all of these runs: work is cut, and predicted for sets of devices.
 	Plans  float64 `json:"plans"`
 	Checks float64 `json:"checks"`
 }

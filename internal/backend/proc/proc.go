@@ -102,7 +102,7 @@ type Options struct {
 	Reserve int64
 	// Available says how much is left, for tests; nil asks the system.
 	Available func() int64
-	// Hang is how long a worker may be silent before it is given up on (10 s), also while it is
+	// Hang is the time after which a silent worker is given up on (10 s), also while it is
 	// started and while it stands by. One that is busy may be silent for longer, unless it is stopped.
 	Hang time.Duration
 	// Answer is how long a child may take to answer a request before it is killed

@@ -25,7 +25,7 @@ type secretive struct {
 	t   *testing.T
 	d   *device
 	seq map[driver.Lane]uint32
-	// mark is what the secrets in buffers are made of.
+	// mark repeats in secrets: memory is searched for it.
 	mark []byte
 }
 
