@@ -151,8 +151,8 @@ func (d *device) unplace(name uint32, secret bool) {
 }
 
 // wipe has a new worker overwrite what the last one may not have. The extents may belong to other buffers by
-// now. Nothing is lost of these: as long as an extent is on the list, no operation given after it was freed is
-// complete.
+// now. Nothing is lost of these: as long as an extent is on the list, no operation with work that was given
+// after it was freed is complete.
 func (d *device) wipe() {
 	name := uint32(len(d.aliases)+len(d.unnamed))<<1 | 1 // no alias has it
 	for _, x := range d.heap.unwiped {
