@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/memcopy"
 )
 
 // Binding ties data of a graph, by name, to memory or to resident data.
@@ -139,7 +138,7 @@ func Put[T any](r *Runtime, name string, xs []T) (*Data[T], error) {
 	if err := plain[T](); err != nil {
 		return nil, fmt.Errorf("put %q: %w: %w", name, ErrBinding, err)
 	}
-	d, err := reside(r, name, len(xs), func(home []T) { arena.Copy(bytesOf(home), bytesOf(xs)) })
+	d, err := reside(r, name, len(xs), func(home []T) { memcopy.Copy(bytesOf(home), bytesOf(xs)) })
 	if err != nil {
 		return nil, fmt.Errorf("put %q: %w", name, err)
 	}
@@ -296,7 +295,10 @@ func (d *Data[T]) Get(ctx context.Context) ([]T, error) {
 	ctx, cancel := d.r.bound(ctx)
 	defer cancel()
 	var out []T
-	if err := d.read(ctx, func(home []byte) { out = slices.Clone(View[T](home)) }); err != nil {
+	if err := d.read(ctx, func(home []byte) {
+		out = make([]T, len(View[T](home)))
+		memcopy.Copy(bytesOf(out), home)
+	}); err != nil {
 		return nil, fmt.Errorf("get %q: %w", d.name, err)
 	}
 	return out, nil
@@ -316,7 +318,7 @@ func (r *resident) replace(value []byte) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	next, err := reside(r.r, r.name, len(value), func(home []byte) { arena.Copy(home, value) })
+	next, err := reside(r.r, r.name, len(value), func(home []byte) { memcopy.Copy(home, value) })
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/checkpoint"
+	"github.com/weft-run/weft/internal/memcopy"
 	"github.com/weft-run/weft/internal/stage"
 	"github.com/weft-run/weft/trace"
 )
@@ -318,7 +318,7 @@ func (s *staged) deliver(ctx context.Context) error {
 		if !port.output || slot.res != nil || d == nil {
 			continue
 		}
-		if err := d.read(ctx, func(home []byte) { arena.Copy(slot.mem, home) }); err != nil {
+		if err := d.read(ctx, func(home []byte) { memcopy.Copy(slot.mem, home) }); err != nil {
 			return fmt.Errorf("output %q: %w", port.name, err)
 		}
 	}

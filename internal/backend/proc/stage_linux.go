@@ -8,7 +8,7 @@ import (
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/arena"
+	"github.com/weft-run/weft/internal/memcopy"
 )
 
 // Copies between a device and host memory outside the arena go through the
@@ -280,7 +280,7 @@ func (c *copiers) run() {
 // add has part i copied. One of one part is copied at once.
 func (c *copiers) add(i int, dst, src []byte) {
 	if c.j.n == 1 {
-		c.s.touch(c.j, func() { arena.Copy(dst, src) })
+		c.s.touch(c.j, func() { memcopy.Copy(dst, src) })
 		return
 	}
 	left, size := &c.left[i%parts], pieceBytes
