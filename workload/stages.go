@@ -14,8 +14,17 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// ErrKept is returned by RunStages for jobs that cannot be resumed.
+// ErrKept is returned by RunStages and Keepable for jobs that cannot be resumed.
 var ErrKept = errors.New("this work cannot be kept in checkpoints")
+
+// Keepable returns an error that wraps ErrKept if RunStages would refuse the job, which no
+// runtime is needed for.
+func Keepable(j Job) error {
+	if _, ok := j.(Stateful); ok {
+		return fmt.Errorf("%w: its state is on devices from run to run", ErrKept)
+	}
+	return nil
+}
 
 // The parameters of a checkpoint by which a job's graph is built again as it was. How work is
 // cut follows from what was measured, which the next process may measure differently.
@@ -41,8 +50,8 @@ func RunStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, bef
 }
 
 func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, before []func(Job, *graph.Graph, *weft.Prediction)) (*Result, error) {
-	if _, ok := j.(Stateful); ok {
-		return nil, fmt.Errorf("%w: its state is on devices from run to run", ErrKept)
+	if err := Keepable(j); err != nil {
+		return nil, err
 	}
 	old, resumed, err := rt.Kept(keep)
 	if err != nil {

@@ -192,6 +192,7 @@ func TestCheckpointCommand(t *testing.T) {
 	if out := works(t, with("--checkpoint", dir, "--resume", "--json")...); !strings.Contains(out, `"resumed": true`) {
 		t.Errorf("%s", out)
 	}
+	refused := filepath.Join(t.TempDir(), "refused")
 	for _, c := range []struct {
 		status int
 		says   string
@@ -205,7 +206,7 @@ func TestCheckpointCommand(t *testing.T) {
 		{2, "seed is 1 there and 2 here", with("--checkpoint", dir, "--resume", "--seed", "2")},
 		{2, "go with --checkpoint", with("--resume-if-any")},
 		{2, "tasks; remove it or name another folder to begin anew, or resume it with --resume\n", with("--checkpoint", dir)},
-		{2, "cannot be kept", []string{"run", "reservoir", "--strategy", "eager", "--devices", "cpu", "--calibrate", "off", "--neurons", "10", "--batch", "4", "--steps", "2", "--checkpoint", filepath.Join(t.TempDir(), "s")}},
+		{2, "cannot be kept", []string{"run", "reservoir", "--strategy", "eager", "--devices", "cpu", "--calibrate", "off", "--neurons", "10", "--batch", "4", "--steps", "2", "--checkpoint", refused}},
 		{2, "takes one folder", []string{"checkpoint", "show"}},
 		{2, "nothing to resume", []string{"checkpoint", "show", t.TempDir()}},
 		{2, "no such folder", []string{"checkpoint", "show", filepath.Join(t.TempDir(), "gone")}},
@@ -214,6 +215,9 @@ func TestCheckpointCommand(t *testing.T) {
 		if code != c.status || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%q: status %d, %q; want %d and %q", c.args, code, stderr, c.status, c.says)
 		}
+	}
+	if _, err := os.Stat(refused); err == nil {
+		t.Error("a run that cannot be kept left a folder for its checkpoints")
 	}
 	out := works(t, "checkpoint", "show", dir)
 	for _, want := range []string{"whole", "finished", "data end", "workload       automata"} {

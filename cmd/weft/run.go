@@ -192,6 +192,11 @@ func (l *live) open(c *cobra.Command) (rt *weft.Runtime, out *terminal.Output, d
 // run runs a job as often as asked, checks the last result and prints the report. An
 // interrupt ends it with a report of what was done until then.
 func (l *live) run(c *cobra.Command, job workload.Job) (err error) {
+	if l.keeping.asked() {
+		if err := workload.Keepable(job); err != nil { // before there is a folder
+			return terminal.Usage(fmt.Errorf("--checkpoint: %s: %w", job.Name(), err))
+		}
+	}
 	rt, out, closeAll, err := l.open(c)
 	defer closeAll()
 	if err != nil {
@@ -301,9 +306,6 @@ func (l *live) once(ctx context.Context, rt *weft.Runtime, job workload.Job, bef
 		return workload.Run(ctx, rt, job, before)
 	}
 	res, err := workload.RunStages(ctx, rt, job, l.keeping.keep(), before)
-	if errors.Is(err, workload.ErrKept) {
-		err = terminal.Usage(fmt.Errorf("--checkpoint: %w", err))
-	}
 	return res, checkpointError(err)
 }
 
