@@ -312,13 +312,17 @@ func TestCheckpointRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	says("a name used twice", rt.Steps(t.Context(), weft.Keep{Name: "used"}, 1, state, step), weft.ErrCheckpoint, "twice")
-	var b graph.Builder
-	key := b.Data(graph.Data{Name: "key", Bytes: 8, Input: true, Output: true, Secret: true})
-	b.Add(graph.Task{Steps: []graph.Step{{Kernel: graph.GoKernel("count"), Launch: graph.Grid(1)}}, Uses: []graph.Use{{Data: key, Access: graph.ReadWrite}}})
-	hidden, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
+	keyed := func(secret bool) *graph.Graph {
+		var b graph.Builder
+		key := b.Data(graph.Data{Name: "key", Bytes: 8, Input: true, Output: true, Secret: secret})
+		b.Add(graph.Task{Steps: []graph.Step{{Kernel: graph.GoKernel("count"), Launch: graph.Grid(1)}}, Uses: []graph.Use{{Data: key, Access: graph.ReadWrite}}})
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
 	}
+	hidden := keyed(true)
 	_, err = rt.RunStages(t.Context(), weft.Keep{Name: "hidden"}, hidden, weft.Bind("key", []int64{1}))
 	says("secret data", err, weft.ErrCheckpoint, `data "key" is secret`, "without one")
 	resident, err := weft.Put(rt, "resident", []int64{1})
@@ -330,6 +334,28 @@ func TestCheckpointRefuses(t *testing.T) {
 		return nil
 	})
 	says("secret data of a step", err, weft.ErrCheckpoint, `"kept" is secret`)
+	says("secret state", rt.Steps(t.Context(), weft.Keep{Name: "secret"}, 1, []weft.Binding{resident.As("kept")}, step), weft.ErrCheckpoint, `"kept" is secret`)
+	_, err = rt.RunStages(t.Context(), weft.Keep{Name: "shown"}, keyed(false), resident.As("key"))
+	says("secret data in another graph", err, weft.ErrCheckpoint, `data "key" is secret`)
+	later, err := weft.Put(rt, "later", []int64{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	err = rt.Steps(ctx, weft.Keep{Name: "later"}, 3, []weft.Binding{later.As("kept")}, func(ctx context.Context, i int) error {
+		if i == 0 {
+			return nil
+		}
+		_, _ = rt.Run(ctx, hidden, later.As("key"))
+		cancel()
+		return ctx.Err()
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("a step that was ended: %v", err)
+	}
+	if written, _ := filepath.Glob(filepath.Join(dir, "later", "checkpoint-*")); written != nil {
+		t.Errorf("secret data was written: %v", written)
+	}
 	says("a parameter of bytes", rt.Steps(t.Context(), weft.Keep{Name: "n", Params: map[string]string{"path": "a\xffb"}}, 1, state, step), weft.ErrCheckpoint, `"path" is "a\xffb"`, "UTF-8")
 	says("a key of bytes", rt.Steps(t.Context(), weft.Keep{Name: "n", Params: map[string]string{"\xff": ""}}, 1, state, step), weft.ErrCheckpoint, "UTF-8")
 	says("a name of bytes", rt.Steps(t.Context(), weft.Keep{Name: "n"}, 1, []weft.Binding{weft.Bind("x\xff", []int{1})}, step), weft.ErrCheckpoint, "UTF-8")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -526,6 +525,9 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 	if total < 0 {
 		return fmt.Errorf("%w: %d steps", ErrCheckpoint, total)
 	}
+	if err := noSecret(keep, parts); err != nil {
+		return err
+	}
 	s, done, err := r.newSaver(checkpoint.Meta{Name: keep.Name, Params: paramsOf(keep.Params), Total: int64(total)}, sizes)
 	if err != nil {
 		return err
@@ -547,16 +549,19 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 			return endedAfter(keep, i, total, fmt.Errorf("%w: %w", context.Cause(ctx), ErrCancelled))
 		}
 		before, _ := writes(parts)
-		if err := step(ctx, i); err != nil {
+		err := step(ctx, i)
+		secret := noSecret(keep, parts)
+		if err != nil {
 			if ctx.Err() != nil {
-				after, all := writes(parts)
-				s.leave(ctx, int64(i), all && after == before && !errors.Is(err, ErrHeld), parts)
+				if after, all := writes(parts); secret == nil {
+					s.leave(ctx, int64(i), all && after == before && !errors.Is(err, ErrHeld), parts)
+				}
 				err = endedAfter(keep, i, total, err)
 			}
 			return err
 		}
-		if k := slices.IndexFunc(parts, func(p part) bool { return p.res != nil && p.res.secret.Load() }); k >= 0 {
-			return fmt.Errorf("%w: %s: %q is secret in a graph that was run, and a checkpoint would write it to the disk", ErrCheckpoint, keep.Name, parts[k].name)
+		if secret != nil {
+			return secret
 		}
 		switch {
 		case i+1 == total:
@@ -573,6 +578,17 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 // endedAfter says how far a computation was when its context ended.
 func endedAfter(keep Keep, done, total int, err error) error {
 	return fmt.Errorf("%s: ended after %d of %s: %w", keep.Name, done, text.Count(total, "step"), err)
+}
+
+// noSecret errs if a part of the state is secret, as far as runs have said: a checkpoint would write it to
+// the disk.
+func noSecret(keep Keep, state []part) error {
+	for i := range state {
+		if res := state[i].res; res != nil && res.secret.Load() {
+			return fmt.Errorf("%w: %s: %q is secret in a graph that was run, and a checkpoint would write it to the disk", ErrCheckpoint, keep.Name, state[i].name)
+		}
+	}
+	return nil
 }
 
 // writes counts the runs that changed the state. It knows of none that changed memory, and

@@ -31,7 +31,8 @@ import (
 // is refused, and the error says what differs. Data that the graph writes stays on devices
 // until the end: the memory bound to an output has its value when RunStages has returned
 // without an error. Only inputs and outputs may be bound. A graph with secret data
-// (graph.Data.Secret) is refused with ErrCheckpoint.
+// (graph.Data.Secret), or to which resident data is bound that a run had as secret, is refused with
+// ErrCheckpoint.
 func (r *Runtime) RunStages(ctx context.Context, keep Keep, g *graph.Graph, b ...Binding) (*Report, error) {
 	need("RunStages", ctx, true)
 	if r == nil {
@@ -153,7 +154,8 @@ const graphParam = "graph"
 // and the graph.
 func (s *staged) identity(ctx context.Context, keep Keep) (meta checkpoint.Meta, sizes map[string]int64, err error) {
 	for d := range s.p.g.NumData() {
-		if h := s.p.g.Data(graph.DataID(d)); h.Secret {
+		h, slot := s.p.g.Data(graph.DataID(d)), s.slot(graph.DataID(d))
+		if h.Secret || slot != nil && slot.res != nil && slot.res.secret.Load() {
 			return meta, nil, fmt.Errorf("%w: data %q is secret, and a checkpoint would write it, or a hash of it, to the disk; run the graph without one", ErrCheckpoint, h.Name)
 		}
 	}
