@@ -288,9 +288,6 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 		}
 		d.energy.sample(e.now, s.PowerW)
 	}
-	if !e.working(d) {
-		return
-	}
 	var what error
 	switch {
 	case s.Unresponsive:
@@ -300,15 +297,20 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 	case s.Faults > h.faults:
 		what = errFault
 	}
+	// What is counted is known from here on, or the device would be dropped for it again whenever it
+	// is back: its memory errors are those since the machine was started.
 	if s.Faults >= 0 { // a device that was opened again counts from 0
 		h.faults = s.Faults
+	}
+	if s.MemErrors >= 0 {
+		h.errors, h.seen = s.MemErrors, true
+	}
+	if !e.working(d) {
+		return
 	}
 	if what != nil {
 		e.drop(dev, what)
 		return
-	}
-	if s.MemErrors >= 0 {
-		h.errors, h.seen = s.MemErrors, true
 	}
 	if s.Asked {
 		return

@@ -119,6 +119,12 @@ func TestMemoryErrors(t *testing.T) {
 	r.sample(0, errs(8))
 	equalLists(t, "drops", r.drops, []string{"cpu:0"})
 	equalLists(t, "rungs", r.rungs, []string{"cpu:0 standby"})
+	r.sample(0, errs(9)) // while it is lost
+	r.step(engine.Event{Kind: engine.DeviceBack, Device: 0})
+	r.sample(0, errs(9))
+	equal(t, "drops for errors that were known", len(r.drops), 1)
+	r.sample(0, errs(10))
+	equal(t, "drops", len(r.drops), 2)
 }
 
 // A fault of the device itself takes it out, once.
