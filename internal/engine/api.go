@@ -191,7 +191,7 @@ const (
 	Slowed
 	// Cancel ends a run early.
 	Cancel
-	// HotSwap drains Device and moves its state and work to Spare, which accepts work
+	// HotSwap drains Device and moves its state and work to Spare, another device, which accepts work
 	// from then on. It is complete when Device is drained.
 	HotSwap
 	// Drain stops new work on Device and moves what only its memory has to host memory

@@ -163,6 +163,13 @@ func TestSuspectDrained(t *testing.T) {
 	r.until("drained", func() bool { return drained })
 	r.pass(time.Second)
 	equal(t, "state", r.state(0), "draining")
+	// It takes no device's place before it was probed: no work would go on.
+	var swapped error
+	r.step(engine.Event{Kind: engine.HotSwap, Device: 1, Spare: 0, Answer: func(err error) { swapped = err }})
+	if swapped == nil || !strings.Contains(swapped.Error(), "before its probes had cleared it") {
+		t.Errorf("swapped in: %v", swapped)
+	}
+	equal(t, "states", r.state(0)+" "+r.state(1), "draining healthy")
 	sick = false
 	r.step(engine.Event{Kind: engine.Undrain})
 	equal(t, "state once it is let in", r.state(0), "suspect")

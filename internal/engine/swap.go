@@ -16,7 +16,6 @@ var (
 	ErrLastDevice = errors.New("it is the last device that takes work; swap it with a spare, or undrain another first")
 	errLetIn      = errors.New("called off: the device was let in again")
 	errAway       = errors.New("its memory is kept and cannot be read at present; it is handed over when the device is back")
-	errSameDevice = errors.New("a device cannot take its own place")
 	errNoLadder   = errors.New("recovery is off (fault_tolerance)")
 	errNever      = errors.New("it cannot be brought back: no rung of the ladder is for it")
 	errUncleared  = errors.New("it was drained before its probes had cleared it; undrain it to have it probed again")
@@ -238,14 +237,14 @@ func (e *Engine) engage(spare machine.DeviceID) {
 func (e *Engine) hotSwap(ev *Event) {
 	to := &e.devs[ev.Spare]
 	switch {
-	case ev.Device == ev.Spare:
-		ev.answer(errSameDevice)
-		return
 	case to.state == Lost || to.state == Broken:
 		ev.answer(fmt.Errorf("%s cannot take its place: %w", e.m.Devices[ev.Spare].Name, to.cause))
 		return
 	case to.state == Suspect:
 		ev.answer(fmt.Errorf("%s cannot take its place: %w", e.m.Devices[ev.Spare].Name, errSuspect))
+		return
+	case to.health.probe.suspected:
+		ev.answer(fmt.Errorf("%s cannot take its place: %w", e.m.Devices[ev.Spare].Name, errUncleared))
 		return
 	}
 	e.letIn(ev.Spare)
