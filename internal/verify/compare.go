@@ -31,8 +31,8 @@ func Compare(d *graph.Data, alike bool, a, b []byte) *Difference {
 	if at == nil || len(a)%size != 0 {
 		return firstByte(a, b, 0)
 	}
-	slack := 0.0
-	if !alike && d.Tolerance > 0 {
+	slack, tolerant := 0.0, !alike && d.Tolerance > 0
+	if tolerant {
 		for i := 0; i < len(a); i += size {
 			for _, x := range []float64{at(a[i:]), at(b[i:])} {
 				if x = math.Abs(x); x > slack && !math.IsInf(x, 0) {
@@ -49,8 +49,8 @@ func Compare(d *graph.Data, alike bool, a, b []byte) *Difference {
 		x, y := at(a[i:]), at(b[i:])
 		switch {
 		case math.IsNaN(x) && math.IsNaN(y):
-		case slack > 0 && math.Abs(x-y) <= slack:
-		case slack > 0:
+		case tolerant && math.Abs(x-y) <= slack: // in a slice of zeros too, which may have either sign
+		case tolerant:
 			return &Difference{int64(i), fmt.Sprint(x), fmt.Sprint(y)}
 		default:
 			return firstByte(a[i:i+size], b[i:i+size], int64(i))

@@ -250,6 +250,8 @@ func TestCompare(t *testing.T) {
 		{"a number and none", f4, false, floats(nan, 2), floats(1, 2), 0},
 		{"infinite", f4, false, floats(inf, 2), floats(inf, 2.01), -1},
 		{"infinite and not", f4, false, floats(inf, 2), floats(3e38, 2), 0},
+		{"zeros of either sign", f4, false, floats(0, 0), floats(0, float32(math.Copysign(0, -1))), -1},
+		{"zeros of one kind", f4, true, floats(0, 0), floats(0, float32(math.Copysign(0, -1))), 4},
 		{"same bytes of other kinds", same, false, floats(1, 100), floats(1, 100.00001), 4},
 		{"no numbers in same bytes", same, false, floats(1, nan), floats(1, otherNaN), -1},
 		{"another length", raw, true, []byte("ab"), []byte("abc"), 2},
