@@ -223,6 +223,9 @@ func (t *failoverTrial) run() (err error) {
 	}
 	err = t.strikes(ctx)
 	close(enough)
+	if err != nil {
+		cancel() // tasks may be what does not end
+	}
 	streams.Wait()
 	cancel()
 	watcher.Wait()
