@@ -91,7 +91,7 @@ type field struct {
 
 	mu       sync.Mutex
 	requests []request
-	kills    []kill
+	kills    []*kill
 	checked  int
 	wrong    int
 	broke    error // of the first request that was to be checked and failed
@@ -172,20 +172,17 @@ func (f *field) ended(due, end time.Time, answered bool) {
 
 // watch notes when devices are lost and come back.
 func (f *field) watch(events func(func(weft.Event) bool)) {
-	lost := make(map[string]int) // by device, the kill that it was lost by
+	lost := make(map[string]*kill) // by device, that which it was lost by
 	for e := range events {
 		at := f.opened.Add(e.At)
 		f.mu.Lock()
 		switch i := len(f.kills) - 1; {
-		case i < 0:
-		case e.To == "lost" && f.kills[i].lost.IsZero():
+		case e.To == "lost" && i >= 0 && f.kills[i].lost.IsZero():
 			f.kills[i].lost = at
-			lost[e.Device] = i
-		case e.To == "healthy":
-			if k, ok := lost[e.Device]; ok {
-				f.kills[k].back = at
-				delete(lost, e.Device)
-			}
+			lost[e.Device] = f.kills[i]
+		case e.To == "healthy" && lost[e.Device] != nil:
+			lost[e.Device].back = at
+			delete(lost, e.Device)
 		}
 		f.mu.Unlock()
 	}
@@ -204,23 +201,24 @@ func (f *field) strikes(ctx context.Context, from time.Time) {
 			return
 		}
 		// The kill is noted before it happens, or its consequences might be seen first.
+		k := &kill{at: at}
 		f.mu.Lock()
-		f.kills = append(f.kills, kill{at: at})
+		f.kills = append(f.kills, k)
 		n := len(f.kills)
 		f.mu.Unlock()
 		struck, err := chaos.Any(rnd, chaos.Kill)
 		f.mu.Lock()
-		f.kills[n-1].at = struck
-		switch {
-		case errors.Is(err, chaos.ErrNone): // the last has just died
-			f.kills, err = f.kills[:n-1], nil
-			f.mu.Unlock()
-			continue
-		case err != nil:
-			f.kills, f.failed = f.kills[:n-1], err
+		if k.at = struck; err != nil {
+			f.kills = f.kills[:n-1] // events may have it still
+		}
+		if err != nil && !errors.Is(err, chaos.ErrNone) {
+			f.failed = err
 		}
 		f.mu.Unlock()
-		if err != nil {
+		switch {
+		case errors.Is(err, chaos.ErrNone): // the last has just died
+			continue
+		case err != nil:
 			return
 		}
 		if f.Told != nil {

@@ -142,7 +142,7 @@ func TestTimes(t *testing.T) {
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	f := &field{
 		Siege: &Siege{},
-		kills: []kill{{at: at(10_000), lost: at(10_002), back: at(10_050)}, {at: at(11_500)}},
+		kills: []*kill{{at: at(10_000), lost: at(10_002), back: at(10_050)}, {at: at(11_500)}},
 		requests: []request{ // in the order of their ends
 			{at(9_000), at(9_004), true}, {at(9_998), at(10_001), true}, {at(9_999), at(10_030), true}, {at(10_500), at(10_540), true},
 			{at(10_600), at(10_660), false}, {at(11_200), at(11_206), true}, {at(11_600), at(11_607), true}, {at(12_501), at(12_503), true},
