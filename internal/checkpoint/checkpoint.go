@@ -95,14 +95,17 @@ func manifestName(n uint64) string { return fmt.Sprintf("%s%0*d", manifestPrefix
 func tempName(n uint64) string     { return fmt.Sprintf("%s%0*d", tempPrefix, digits, n) }
 func dataName(n uint64) string     { return fmt.Sprintf("%s%0*d", dataPrefix, digits, n) }
 
+// maxNumber is the largest number of a checkpoint.
+const maxNumber = 1<<62 - 1
+
 // numberOf returns the number in the name of a file, false if it is no such name.
 func numberOf(name, prefix string) (uint64, bool) {
 	rest, ok := strings.CutPrefix(name, prefix)
 	if !ok {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(rest, 10, 62)
-	return n, err == nil && n > 0 && name == fmt.Sprintf("%s%0*d", prefix, digits, n)
+	n, err := strconv.ParseUint(rest, 10, 64)
+	return n, err == nil && n > 0 && n <= maxNumber && name == fmt.Sprintf("%s%0*d", prefix, digits, n)
 }
 
 // Refused is a checkpoint that could not be used, and why.

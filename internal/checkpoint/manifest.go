@@ -203,7 +203,7 @@ func otherVersion(word []byte) error {
 // manifest checks what was read.
 func (j *jsonManifest) manifest() (*Manifest, error) {
 	m := &Manifest{Meta: Meta{j.Name, nil, j.Done, j.Total, j.Finished, j.Unix}, Seq: j.Seq, Folder: j.Folder}
-	if j.Seq == 0 || j.Seq >= 1<<62 || j.Done < 0 || j.Total < j.Done || !utf8.ValidString(j.Name) {
+	if j.Seq == 0 || j.Seq > maxNumber || j.Done < 0 || j.Total < j.Done || !utf8.ValidString(j.Name) {
 		return nil, fmt.Errorf("%w: number %d, %d of %d steps", ErrDamaged, j.Seq, j.Done, j.Total)
 	}
 	for _, p := range j.Params {

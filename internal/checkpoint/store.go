@@ -42,6 +42,9 @@ func Open(fs FS, folder string) (*Store, error) {
 		for _, prefix := range []string{manifestPrefix, dataPrefix, tempPrefix} {
 			if n, ok := numberOf(name, prefix); ok {
 				s.next = max(s.next, n+1) // never a name that was used
+				if n == maxNumber {
+					return nil, fmt.Errorf("%w: %s has the largest number there is; remove it", ErrDamaged, name)
+				}
 			}
 		}
 	}

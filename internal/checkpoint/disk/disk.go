@@ -40,10 +40,11 @@ func Open(dir, name string, create bool) (*Folder, error) {
 	}
 	defer parent.Close()
 	if create {
-		if err = parent.Mkdir(name, 0o700); err == nil {
-			err = (&Folder{parent}).Sync() // so that its name is on the disk
+		if err := parent.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
 		}
-		if err != nil && !errors.Is(err, fs.ErrExist) {
+		// Its name must be on the disk, also where who made it was killed before that.
+		if err := (&Folder{parent}).Sync(); err != nil {
 			return nil, err
 		}
 	}
