@@ -203,11 +203,11 @@ func runChaos(c *cobra.Command, t *chaos.Trial, bouts int, asJSON bool) error {
 	case a.Wrong > 0:
 		return fmt.Errorf("chaos %s: %s had a wrong result (seed %d)", a.Name, terminal.Count(a.Wrong, "round"), t.Seed)
 	case a.Left > 0:
-		return fmt.Errorf("chaos %s: something was left after %s (seed %d): %s", a.Name, terminal.Count(a.Left, "bout"), t.Seed, a.LastLeft)
+		return fmt.Errorf("chaos %s: something was left after %s (seed %d)", a.Name, terminal.Count(a.Left, "bout"), t.Seed)
 	case c.Context().Err() != nil:
 		return c.Context().Err()
 	case a.Right == 0:
-		return fmt.Errorf("chaos %s: no round had a result (seed %d): %s", a.Name, t.Seed, a.FirstError)
+		return fmt.Errorf("chaos %s: no round had a result (seed %d)", a.Name, t.Seed)
 	}
 	return nil
 }

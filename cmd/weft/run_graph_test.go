@@ -160,7 +160,7 @@ func TestRunGraphMistakes(t *testing.T) {
 		both + " --out y=out.bin --out raw=./out.bin":             "--out raw=./out.bin: y is written there already",
 		both + " --out y=out.bin --out raw=link/out.bin":          "--out raw=link/out.bin: y is written there already",
 		both + " --out y=nowhere/out.npy":                         "nowhere/out.npy: no such file or directory",
-		both + " --out y=folder.npy":                              "folder.npy: is a directory",
+		both + " --out y=folder.npy":                              "folder.npy is a folder: name a file",
 		both + " --repeat 0":                                      "--repeat 0: run at least once",
 		both + " more":                                            `run takes one graph; "more" is too much`,
 		"add.json --bind y=y.npy --bind x=gone.npy":               "gone.npy: no such file or directory",

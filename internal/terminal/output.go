@@ -32,8 +32,11 @@ func OpenOutput(c *cobra.Command, file string) (*Output, error) {
 		c.SetOut(c.ErrOrStderr())
 		return o, nil
 	}
-	_, err := os.Stat(file)
+	there, err := os.Stat(file)
 	missing := errors.Is(err, fs.ErrNotExist)
+	if err == nil && there.IsDir() {
+		return nil, Usagef("%s is a folder: name a file", OneLine(file))
+	}
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, FileError(file, err)

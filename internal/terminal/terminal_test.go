@@ -174,6 +174,9 @@ func TestReplace(t *testing.T) {
 	if _, err := OpenOutput(&c, filepath.Join(t.TempDir(), "no", "such", "folder")); err == nil || strings.Contains(err.Error(), "open ") {
 		t.Errorf("a file in a folder that is not there is %v", err)
 	}
+	if _, err := OpenOutput(&c, t.TempDir()); !errors.As(err, new(UsageError)) || !strings.HasSuffix(err.Error(), " is a folder: name a file") {
+		t.Errorf("a folder is %v", err)
+	}
 }
 
 // What takes the place of a file has its permissions, and a link to it stays one.
