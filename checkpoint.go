@@ -186,14 +186,13 @@ func (k *keeps) look() error {
 	return nil
 }
 
-// close waits for the last checkpoints of computations that have ended and gives the folder
-// back, once nothing is kept there any more.
-func (k *keeps) close() {
+// close waits for the last checkpoints of computations that have ended, as long as ctx lasts, and gives
+// the folder back, once nothing is kept there any more.
+func (k *keeps) close(ctx context.Context) error {
 	if k == nil {
-		return
+		return nil
 	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	if !k.closed && len(k.active) == 0 {
 		k.unlock()
 	}
@@ -206,15 +205,27 @@ func (k *keeps) close() {
 	}
 	k.mu.Unlock()
 	for _, o := range over {
-		<-o
+		select {
+		case <-o:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the last one is not on the disk yet: %w", ErrCheckpoint, context.Cause(ctx))
+		}
 	}
-	k.mu.Lock()
+	return nil
+}
+
+// validName errs if a computation cannot have the name, which is that of a folder.
+func validName(name string) error {
+	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" || strings.Trim(name, ".") == "" || len(name) > 100 {
+		return fmt.Errorf("%w: the name %q of a computation; use letters, digits, '.', '-' and '_', 100 at most", ErrCheckpoint, name)
+	}
+	return nil
 }
 
 // begin takes a name for a computation and opens its folder.
 func (k *keeps) begin(name string) (*disk.Folder, error) {
-	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" || strings.Trim(name, ".") == "" || len(name) > 100 {
-		return nil, fmt.Errorf("%w: the name %q of a computation; use letters, digits, '.', '-' and '_'", ErrCheckpoint, name)
+	if err := validName(name); err != nil {
+		return nil, err
 	}
 	k.mu.Lock()
 	used := k.used[name]
@@ -311,6 +322,9 @@ func (r *Runtime) Kept(keep Keep) (params map[string]string, ok bool, err error)
 	if r.keeps == nil || !r.keeps.resumes() {
 		return nil, false, nil
 	}
+	if err := validName(keep.Name); err != nil {
+		return nil, false, err
+	}
 	f, err := disk.Open(r.keeps.o.Dir, keep.Name, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
@@ -320,8 +334,11 @@ func (r *Runtime) Kept(keep Keep) (params map[string]string, ok bool, err error)
 	}
 	defer f.Close()
 	found, _, err := checkpoint.Manifests(f)
-	if err != nil || len(found) == 0 {
-		return nil, false, err // what was refused is told when it is resumed
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %s: %w", ErrCheckpoint, keep.Name, err)
+	}
+	if len(found) == 0 {
+		return nil, false, nil // what was refused is told when it is resumed
 	}
 	params = make(map[string]string)
 	for _, p := range found[0].Params {

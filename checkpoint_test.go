@@ -367,10 +367,45 @@ func TestCheckpointRefuses(t *testing.T) {
 	if err := rt.Steps(t.Context(), weft.Keep{Name: "n"}, 1, []weft.Binding{weft.Bind("x", []int{})}, step); !errors.Is(err, weft.ErrBinding) {
 		t.Errorf("no state: %v", err)
 	}
+	_, _, err = rt.Kept(weft.Keep{Name: ".."})
+	says("the parameters of a bad name", err, weft.ErrCheckpoint, "letters")
 	_, _, err = rt.Kept(weft.Keep{Name: "g", Params: map[string]string{"k": "2"}})
 	says("another parameter", err, weft.ErrOtherCheckpoint, "k is nothing there and 2 here")
 	if params, ok, err := rt.Kept(weft.Keep{Name: "g"}); err != nil || !ok || !strings.HasPrefix(params["graph"], "sha256 ") {
 		t.Errorf("kept parameters: %v, %v, %v", params, ok, err)
+	}
+	rt.Close()
+}
+
+// Close waits for a last checkpoint no longer than it may, and the folder is free when that is written.
+func TestCloseLateCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	stalls := make(chan struct{})
+	rt, err := weft.Open(t.Context(), weft.Options{
+		Devices: "cpu", NoCalibrate: true, CacheDir: "off", SyncTimeout: 50 * time.Millisecond,
+		Checkpoint: weft.Checkpoint{Dir: dir, Every: -1, Saved: func(weft.Saved) { <-stalls }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := []weft.Binding{weft.Bind("x", []int{1})}
+	if err := rt.Steps(t.Context(), weft.Keep{Name: "n"}, 1, state, func(context.Context, int) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Close(); !errors.Is(err, weft.ErrTimeout) || !errors.Is(err, weft.ErrCheckpoint) {
+		t.Errorf("a checkpoint that is not written: %v", err)
+	}
+	if _, err := keeping(t, weft.Checkpoint{Dir: dir, Resume: true}, nil); !errors.Is(err, weft.ErrCheckpoint) || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("the folder meanwhile: %v", err)
+	}
+	close(stalls)
+	for err = rt.Close(); errors.Is(err, weft.ErrTimeout); err = rt.Close() { // which waits again
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if rt, err = keeping(t, weft.Checkpoint{Dir: dir, Resume: true}, nil); err != nil {
+		t.Fatal(err)
 	}
 	rt.Close()
 }

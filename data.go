@@ -138,7 +138,7 @@ func Put[T any](r *Runtime, name string, xs []T) (*Data[T], error) {
 	if err := plain[T](); err != nil {
 		return nil, fmt.Errorf("put %q: %w: %w", name, ErrBinding, err)
 	}
-	d, err := reside(r, name, len(xs), func(home []T) { memcopy.Copy(bytesOf(home), bytesOf(xs)) })
+	d, err := reside(r, name, len(xs), func(home []T) { memcopy.Copy(bytesOf(home), bytesOf(xs), memcopy.Cores) })
 	if err != nil {
 		return nil, fmt.Errorf("put %q: %w", name, err)
 	}
@@ -297,7 +297,7 @@ func (d *Data[T]) Get(ctx context.Context) ([]T, error) {
 	var out []T
 	if err := d.read(ctx, func(home []byte) {
 		out = make([]T, len(View[T](home)))
-		memcopy.Copy(bytesOf(out), home)
+		memcopy.Copy(bytesOf(out), home, memcopy.Cores)
 	}); err != nil {
 		return nil, fmt.Errorf("get %q: %w", d.name, err)
 	}
@@ -313,12 +313,12 @@ func (r *resident) read(ctx context.Context, fn func(home []byte)) error {
 	return r.r.x.Fetch(ctx, r.ref, r.check, func() { fn(r.home) })
 }
 
-// replace gives the data another value, in a home of its own. No run may be using it.
-func (r *resident) replace(value []byte) error {
+// replace gives the data another value, in a home of its own that fill fills. No run may be using it.
+func (r *resident) replace(fill func(home []byte)) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	next, err := reside(r.r, r.name, len(value), func(home []byte) { memcopy.Copy(home, value) })
+	next, err := reside(r.r, r.name, int(r.bytes), fill)
 	if err != nil {
 		return err
 	}

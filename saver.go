@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weft-run/weft/internal/checkpoint"
 	"github.com/weft-run/weft/internal/checkpoint/disk"
+	"github.com/weft-run/weft/internal/memcopy"
 	"github.com/weft-run/weft/internal/stage"
 	"github.com/weft-run/weft/internal/text"
 )
@@ -104,34 +103,15 @@ func (s *shadow) has(live []stage.Range) bool {
 
 // update copies the live blocks that differ, with several cores.
 func (s *shadow) update(mem []byte) {
-	next := atomic.Int64{}
-	work := func() {
-		for {
-			b := int(next.Add(1) - 1)
-			if b >= len(s.Live) {
-				return
-			}
-			if !s.Live[b] {
-				continue
-			}
-			lo := int64(b) * checkpoint.BlockBytes
-			hi := lo + checkpoint.BlockSize(int64(len(s.Mem)), b)
-			if !bytes.Equal(s.Mem[lo:hi], mem[lo:hi]) {
-				copy(s.Mem[lo:hi], mem[lo:hi])
-				s.Dirty[b] = true
-			}
+	memcopy.Each(len(s.Live), memcopy.Cores, func(b int) {
+		lo := int64(b) * checkpoint.BlockBytes
+		hi := lo + checkpoint.BlockSize(int64(len(s.Mem)), b)
+		if s.Live[b] && !bytes.Equal(s.Mem[lo:hi], mem[lo:hi]) {
+			copy(s.Mem[lo:hi], mem[lo:hi])
+			s.Dirty[b] = true
 		}
-	}
-	var wg sync.WaitGroup
-	for range min(len(s.Live), runtime.GOMAXPROCS(0), maxCopiers) - 1 {
-		wg.Go(work)
-	}
-	work()
-	wg.Wait()
+	})
 }
-
-// maxCopiers is the number of cores that copy the state: more than a few do not go faster.
-const maxCopiers = 8
 
 // newSaver begins to keep a computation. Where it is resumed, done is how many of its steps
 // the checkpoint has, and s.restore gives its state.
@@ -208,24 +188,29 @@ func (s *saver) restore(ctx context.Context, p part) error {
 	if c == nil || !c.has(p.live) {
 		return fmt.Errorf("%w: it lacks this part of the state", ErrOtherCheckpoint)
 	}
+	live := p.live
+	if live == nil {
+		live = []stage.Range{{Lo: 0, Hi: p.bytes()}}
+	}
 	put := func(dst []byte) {
-		if p.live == nil {
-			copy(dst, c.Mem)
-		}
-		for _, r := range p.live {
-			copy(dst[r.Lo:r.Hi], c.Mem[r.Lo:r.Hi])
+		for _, r := range live {
+			memcopy.Copy(dst[r.Lo:r.Hi], c.Mem[r.Lo:r.Hi], memcopy.Cores)
 		}
 	}
 	if p.res == nil {
 		put(p.mem)
 		return nil
 	}
-	var value []byte
-	if err := p.res.read(ctx, func(mem []byte) { value = bytes.Clone(mem) }); err != nil {
-		return err
+	var old []byte // what lies between
+	if p.live != nil {
+		if err := p.res.read(ctx, func(home []byte) { old = home }); err != nil {
+			return err
+		}
 	}
-	put(value)
-	return p.res.replace(value)
+	return p.res.replace(func(home []byte) {
+		memcopy.Copy(home[:len(old)], old, memcopy.Cores)
+		put(home)
+	})
 }
 
 // prepare makes memory for the copies of parts, and has the system provide it meanwhile, so

@@ -320,7 +320,7 @@ func (s *staged) deliver(ctx context.Context) error {
 		if !port.output || slot.res != nil || d == nil {
 			continue
 		}
-		if err := d.read(ctx, func(home []byte) { memcopy.Copy(slot.mem, home) }); err != nil {
+		if err := d.read(ctx, func(home []byte) { memcopy.Copy(slot.mem, home, memcopy.Cores) }); err != nil {
 			return fmt.Errorf("output %q: %w", port.name, err)
 		}
 	}

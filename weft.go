@@ -137,7 +137,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	rt, err := openRuntime(ctx, o, sel, keeps)
 	if err != nil {
-		keeps.close()
+		_ = keeps.close(ctx) // nothing is kept yet
 		return nil, err
 	}
 	return rt, nil
@@ -402,8 +402,8 @@ func best(merits []float64) []machine.DeviceID {
 	return ids
 }
 
-// Close cancels what runs, waits for what is in flight, for callbacks under way and for
-// checkpoints that are being written, and closes the devices. When the devices take longer than Options.CloseWait,
+// Close cancels what runs, waits for what is in flight, for callbacks under way and for the last
+// checkpoints of computations that have ended, and closes the devices. When the devices take longer than Options.CloseWait,
 // or all of it longer than Options.SyncTimeout, it returns an error that wraps
 // ErrTimeout, or ErrHeld where a Go kernel does not return, and goes on in the
 // background. It may be called more than once, but not by a callback, which it would
@@ -417,17 +417,20 @@ func (r *Runtime) Close() error {
 	if r.socket != nil {
 		r.socket.Close()
 	}
-	defer r.keeps.close()
-	if err := r.x.Close(ctx); err != nil {
+	err := r.x.Close(ctx)
+	if err != nil {
 		go func() { // memory goes when nothing uses it any more
 			<-r.x.Ended()
 			r.closed.Do(r.forget)
 		}()
-		return fmt.Errorf("close: %w", err)
+	} else {
+		r.closed.Do(r.forget)
+		if err = r.calls.wait(ctx); err != nil {
+			err = fmt.Errorf("callbacks: %w", err)
+		}
 	}
-	r.closed.Do(r.forget)
-	if err := r.calls.wait(ctx); err != nil {
-		return fmt.Errorf("close: callbacks: %w", err)
+	if err = cmp.Or(err, r.keeps.close(ctx)); err != nil { // both end, whatever becomes of the first
+		return fmt.Errorf("close: %w", err)
 	}
 	return nil
 }

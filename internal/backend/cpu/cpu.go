@@ -175,6 +175,15 @@ func (d *device) tie() {
 	}
 }
 
+// copiers is the number of goroutines that copy at a time: as many as the device has cores. Where its threads
+// are tied to cores or go before others, as no other goroutine is, the lane copies alone.
+func (d *device) copiers() int {
+	if d.o.Pin || d.o.Realtime {
+		return 1
+	}
+	return d.info.ComputeUnits
+}
+
 func (d *device) Info() machine.Device { return d.info }
 
 func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {

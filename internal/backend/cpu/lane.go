@@ -286,7 +286,7 @@ func (l *lane) serve(at time.Duration) (free time.Duration) {
 		case len(args[0]) != len(args[1]):
 			err = fmt.Errorf("cpu: copy of %d bytes into %d", len(args[0]), len(args[1]))
 		default:
-			memcopy.Copy(args[1], args[0])
+			memcopy.Copy(args[1], args[0], l.dev.copiers())
 		}
 		free = l.complete(q.seq, free, err)
 		if l.lost {

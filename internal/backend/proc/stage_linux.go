@@ -280,7 +280,7 @@ func (c *copiers) run() {
 // add has part i copied. One of one part is copied at once.
 func (c *copiers) add(i int, dst, src []byte) {
 	if c.j.n == 1 {
-		c.s.touch(c.j, func() { memcopy.Copy(dst, src) })
+		c.s.touch(c.j, func() { memcopy.Copy(dst, src, memcopy.Cores) })
 		return
 	}
 	left, size := &c.left[i%parts], pieceBytes
