@@ -42,7 +42,7 @@ var (
 // A checkpoint is taken between two steps or stages, when Every has passed or
 // [Runtime.Checkpoint] asked for it. The computation waits while the state is copied in
 // memory, which takes as much memory again, and twice as much of resident data that devices in
-// worker processes write; it goes on while that is written. Of the state
+// worker processes write, as it does when a computation is resumed; it goes on while that is written. Of the state
 // the parts are written that changed since the checkpoint before. A checkpoint that cannot
 // be written, as on a full disk, is logged and told to Saved; the newest that there is stays,
 // the computation goes on, and it is tried again when Every has passed.

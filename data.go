@@ -114,6 +114,7 @@ type resident struct {
 	released atomic.Bool
 	writer   int32        // port of the call that begins which writes it, -1 for none; the loop's
 	writes   atomic.Int64 // runs that gave it another value
+	by       atomic.Int64 // the last of them
 	secret   atomic.Bool  // it was bound to secret data of a graph
 }
 

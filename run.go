@@ -476,6 +476,7 @@ func (c *call) ended(rep *Report, err error) {
 	for i := range c.slots {
 		if res := c.slots[i].res; err == nil && res != nil && c.p.ports[i].written {
 			res.writes.Add(1)
+			res.by.Store(int64(rep.Run))
 		}
 	}
 }

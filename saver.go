@@ -346,7 +346,7 @@ func (s *saver) copy(ctx context.Context, done int64, state []part) error {
 // the last copy.
 const holdPart = 500
 
-// hold copies the state after a step, for the case that the next one is ended amid its work: as soon
+// hold copies the state after a step that changed it in parts, for the case that the next one is ended amid its work: as soon
 // as there is memory for it, and then as often as takes little of the time.
 func (s *saver) hold(ctx context.Context, done int64, state []part) {
 	if s.idle() && (s.copied.IsZero() || time.Since(s.copied) >= holdPart*s.took) {
@@ -480,10 +480,11 @@ func (s *saver) close() {
 //
 // When the context ends, a last checkpoint is on the disk when Steps returns. Between two steps,
 // or if all of the state is resident and the step that it ended had changed none of it, as with
-// one run that was cancelled, it is of all steps that were done. A step that changed memory may
-// have left half of its work there, which is in no checkpoint: of such state Steps keeps a copy
-// after the first step, or as soon as there is memory for it, and then as often as takes at most a
-// five-hundredth of the time, and the last of these is written.
+// one run that was cancelled, it is of all steps that were done. A step that changes memory, or
+// resident data by several runs, may have left half of its work there, which is in no checkpoint.
+// After a step that did so Steps copies the state, as soon as there is memory for that and then as
+// often as takes at most a five-hundredth of the time, and the last copy is written. After a step of
+// another kind none is taken, and what a step leaves half done costs the steps since the last checkpoint.
 func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Binding, step func(ctx context.Context, i int) error) error {
 	need("Steps", ctx, r == nil || step != nil)
 	if r == nil {
@@ -533,13 +534,14 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 			s.leave(ctx, int64(i), true, parts)
 			return endedAfter(keep, i, total, fmt.Errorf("%w: %w", context.Cause(ctx), ErrCancelled))
 		}
-		before, _ := writes(parts)
+		before := writesOf(parts)
 		err := step(ctx, i)
+		changed := changesOf(parts, before)
 		secret := noSecret(keep, parts)
 		if err != nil {
 			if ctx.Err() != nil {
-				if after, all := writes(parts); secret == nil {
-					s.leave(ctx, int64(i), all && after == before && !errors.Is(err, ErrHeld), parts)
+				if secret == nil {
+					s.leave(ctx, int64(i), changed == unchanged && !errors.Is(err, ErrHeld), parts)
 				}
 				err = endedAfter(keep, i, total, err)
 			}
@@ -552,7 +554,7 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 		case i+1 == total:
 		case s.due():
 			s.save(ctx, int64(i+1), false, parts)
-		default:
+		case changed == inParts:
 			s.hold(ctx, int64(i+1), parts)
 		}
 	}
@@ -576,18 +578,43 @@ func noSecret(keep Keep, state []part) error {
 	return nil
 }
 
-// writes counts the runs that changed the state. It knows of none that changed memory, and
-// says whether all of the state is resident.
-func writes(state []part) (n int64, all bool) {
-	all = true
+// changes is how a step changed the state, as far as that can be told.
+type changes int
+
+const (
+	unchanged changes = iota
+	atOnce            // one run did, which leaves the state as it was if it is ended
+	inParts           // several runs did, or it has memory: a step that is ended may leave half of its work
+)
+
+// writesOf counts the runs that changed each part of the state that is resident.
+func writesOf(state []part) []int64 {
+	n := make([]int64, len(state))
 	for i := range state {
 		if res := state[i].res; res != nil {
-			n += res.writes.Load()
-		} else {
-			all = false
+			n[i] = res.writes.Load()
 		}
 	}
-	return n, all
+	return n
+}
+
+// changesOf says how the state has changed since writesOf counted before.
+func changesOf(state []part, before []int64) (c changes) {
+	var by int64
+	for i := range state {
+		res := state[i].res
+		if res == nil {
+			return inParts
+		}
+		switch n := res.writes.Load() - before[i]; {
+		case n == 0:
+		case n > 1 || c == atOnce && res.by.Load() != by:
+			return inParts
+		default:
+			c, by = atOnce, res.by.Load()
+		}
+	}
+	return c
 }
 
 // parts makes parts of bindings.
