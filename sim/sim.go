@@ -129,6 +129,8 @@ type Result struct {
 	Makespan time.Duration
 	Runs     []RunResult // as submitted
 	Busy     []time.Duration
+	// Losses counts how often devices were lost, and Recoveries how often one came back.
+	Losses, Recoveries int
 	// Utilisation is the part of Makespan each device was computing.
 	Utilisation []float64
 	// Bound is a time no schedule can beat on this machine in working order,
@@ -493,6 +495,12 @@ func (l *loop) result() *Result {
 		busy := l.hw.Busy(machine.DeviceID(i))
 		r.Busy = append(r.Busy, busy)
 		r.Utilisation = append(r.Utilisation, busy.Seconds()/max(r.Makespan.Seconds(), 1e-9))
+		d := l.engine.Status(machine.DeviceID(i))
+		r.Losses += d.Losses
+		r.Recoveries += d.Losses // to be lost again it must have come back
+		if d.State == engine.Lost || d.State == engine.Broken {
+			r.Recoveries--
+		}
 	}
 	if !l.c.Unbounded {
 		r.Bound = LowerBound(l.c.Machine, l.c.Truth, l.c.Jobs)

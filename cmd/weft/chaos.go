@@ -57,7 +57,7 @@ A round ends with the right result or with an error that says what happened.
 Where a device lies and no other could check a result of it, since all others
 were broken or out of memory, a wrong result that was reported as not verified
 counts as an error. The exit status is 1 if a result was wrong, no result was
-right or something was left. Needs Linux.
+right, something was left or a round did not end. Needs Linux.
 
 weft chaos serve kills the workers of a service that is under load.`,
 		Example: `  weft chaos gemm --for 60s --devices cpu/3 --seed 7
@@ -77,7 +77,7 @@ weft chaos serve kills the workers of a service that is under load.`,
 }
 
 // liveFlags are those that mean nothing to a simulation.
-var liveFlags = []string{"for", "partitioner", "host-bytes", "max-failures", "max-losses", "ladder"}
+var liveFlags = []string{"for", "round-timeout", "partitioner", "host-bytes", "max-failures", "max-losses", "ladder"}
 
 // newChaosOf makes the command that strikes while a workload runs.
 func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
@@ -99,6 +99,7 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 		seed.Usage += ", and which worker is struck, when and how"
 	}
 	c.Flags().DurationVar(&t.Hang, "hang-timeout", time.Second, "how long a worker may be silent before it is given up on")
+	c.Flags().DurationVar(&t.Stuck, "round-timeout", 10*time.Minute, "how long a round may take: one that does not end ends the trial")
 	c.Flags().StringSliceVar(&t.Faults, "faults", chaos.Faults(), "which faults may happen: fail, dawdle and lie to scripted devices only, and lie with --verify 1 only")
 	c.Flags().IntVar(&bouts, "simulate", 0, "simulate the first `N` bouts in place of running any")
 	c.Flags().BoolVar(&asJSON, "json", false, "write the account as JSON")
@@ -111,6 +112,8 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 			return terminal.Usagef("--for %v: it must be more than 0, as in 60s", t.For)
 		case bouts < 0:
 			return terminal.Usagef("--simulate %d: give a number of bouts, as in 1000", bouts)
+		case t.Stuck <= 0:
+			return terminal.Usagef("--round-timeout %v: it must be more than 0, as in 10m", t.Stuck)
 		case t.Hang < 200*time.Millisecond:
 			return terminal.Usagef("--hang-timeout %v: give a worker 200ms at least, or a busy machine passes for a hung worker", t.Hang)
 		}
@@ -132,8 +135,8 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 		if t.Options.Devices == "" {
 			t.Options.Devices = "cpu/3"
 		}
-		if c.Flags().Changed("faults") && bouts == 0 {
-			if err := canHappen(t.Faults, t.Options); err != nil {
+		if c.Flags().Changed("faults") {
+			if err := canHappen(t.Faults, t.Options, bouts > 0); err != nil {
 				return err
 			}
 		}
@@ -145,13 +148,16 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 
 // canHappen errs if one of the faults that were asked for cannot happen: a trial without it would pass for
 // one that stood it.
-func canHappen(faults []string, o weft.Options) error {
+func canHappen(faults []string, o weft.Options, simulated bool) error {
 	for _, f := range faults {
 		switch f {
 		case "fail", "dawdle", "lie":
 			if !strings.Contains(o.Devices, "fake") {
 				return terminal.Usagef("--faults %s: it happens to scripted devices only; name some, as in --devices fake/3", f)
 			}
+		}
+		if f == "lie" && simulated {
+			return terminal.Usagef("--faults lie: simulated devices compute nothing that could be wrong; leave out --simulate, or lie")
 		}
 		if f == "lie" && o.Verify != 1 {
 			return terminal.Usagef("--faults lie: only where all results are verified can a wrong one be told; add --verify 1")

@@ -402,7 +402,7 @@ func (t *failoverTrial) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	back, err := t.next(ctx, struck, failoverWait, "healthy")
+	back, err := t.next(ctx, struck, failoverWait, "healthy", lost.Device)
 	if err != nil {
 		return err
 	}
@@ -436,7 +436,7 @@ func (t *failoverTrial) hit(ctx context.Context) (struck time.Time, lost weft.Ev
 		if struck, err = chaos.Any(t.rnd, t.strike); err != nil {
 			return struck, lost, err
 		}
-		if lost, err = t.next(ctx, struck, t.miss, "lost"); !errors.Is(err, errLate) {
+		if lost, err = t.next(ctx, struck, t.miss, "lost", ""); !errors.Is(err, errLate) {
 			return struck, lost, err
 		}
 	}
@@ -459,7 +459,7 @@ func (t *failoverTrial) settled(ctx context.Context) error {
 		if !slices.ContainsFunc(t.rig.Devices(), func(d weft.Device) bool { return d.State != "healthy" }) {
 			return nil
 		}
-		if _, err := t.next(ctx, time.Time{}, failoverWait, "healthy"); err != nil {
+		if _, err := t.next(ctx, time.Time{}, failoverWait, "healthy", ""); err != nil {
 			return err
 		}
 	}
@@ -476,15 +476,15 @@ func (t *failoverTrial) revive(ctx context.Context, c weft.Event) error {
 // errLate is wrapped by the error of something that did not happen in time.
 var errLate = errors.New("it is late")
 
-// next waits for a device to become what is said after a moment; one that is given up is brought
-// back. The time in which this process is stopped does not count.
-func (t *failoverTrial) next(ctx context.Context, after time.Time, wait time.Duration, state string) (weft.Event, error) {
+// next waits for a device, or any where none is named, to become what is said after a moment; one that is
+// given up is brought back. The time in which this process is stopped does not count.
+func (t *failoverTrial) next(ctx context.Context, after time.Time, wait time.Duration, state, device string) (weft.Event, error) {
 	tick := time.NewTicker(failoverTick)
 	defer tick.Stop()
 	for left := wait; ; {
 		select {
 		case c := <-t.changes:
-			if c.To == state && t.opened.Add(c.At).After(after) {
+			if c.To == state && (device == "" || c.Device == device) && t.opened.Add(c.At).After(after) {
 				return c, nil
 			}
 			if err := t.revive(ctx, c); err != nil {

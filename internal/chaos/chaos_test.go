@@ -99,6 +99,18 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A round that does not end in its time ends the trial, and leaves nothing.
+func TestStuck(t *testing.T) {
+	trial := &Trial{Job: sums, Options: weft.Options{Devices: "cpu/2"}, For: time.Minute, Seed: 1, Hang: time.Minute, Stuck: time.Nanosecond}
+	a, err := trial.Run(t.Context())
+	if !errors.Is(err, ErrStuck) || a.Rounds != 0 {
+		t.Errorf("%v, %+v", err, *a)
+	}
+	if n := Usage().Processes; n > 0 {
+		t.Errorf("%d processes are left", n)
+	}
+}
+
 func TestWrongIsFound(t *testing.T) {
 	t.Setenv(wrongVar, "1")
 	trial := &Trial{Job: sums, Options: weft.Options{Devices: "cpu/2"}, For: time.Second, Seed: 1, Hang: time.Minute, Faults: []string{"kill"}}

@@ -80,6 +80,8 @@ func (t *Trial) Simulate(ctx context.Context, bouts int) (*Account, error) {
 
 // take counts what came of a simulated bout.
 func (a *Account) take(res *sim.Result, bout uint64) {
+	a.Losses += res.Losses
+	a.Recoveries += res.Recoveries
 	for _, r := range res.Runs {
 		a.Rounds++
 		if r.Report != nil {
@@ -182,7 +184,6 @@ func (t *Trial) simulated(p *plan, m *machine.Machine, g *graph.Graph, foot foot
 			a.Faults[h.strike.String()]++
 			device := machine.DeviceID(h.rand().IntN(len(here.Devices)))
 			c.Faults = append(c.Faults, h.strike.faults(at, device, t.Hang)...)
-			a.count(h.strike)
 		}
 	}
 	p.lies = false // virtual devices compute nothing that could be wrong
@@ -195,14 +196,6 @@ func (t *Trial) simulated(p *plan, m *machine.Machine, g *graph.Graph, foot foot
 		}
 	}
 	return c
-}
-
-// count counts what a strike does to a device.
-func (a *Account) count(s Strike) {
-	if s != Slow {
-		a.Losses++
-		a.Recoveries++
-	}
 }
 
 // faults is what becomes of a device whose worker is struck.

@@ -24,6 +24,8 @@ type Trial struct {
 	Seed    uint64        // decides which worker is struck, when and how: see plan
 	Hang    time.Duration // how long a worker may be silent
 	Faults  []string      // those that may happen, of Faults
+	// Stuck is how long a round may take: after it the trial ends with ErrStuck. 0 stands for 10 minutes.
+	Stuck time.Duration
 	// Told, if it is not nil, is called after every round with the account so far.
 	Told func(*Account)
 }
@@ -94,6 +96,12 @@ const (
 	leftWait    = time.Minute // for what a bout started to end
 	manyRetries = 100         // of a task, where none are said
 )
+
+// ErrStuck is wrapped by the error of Run when a round does not end.
+var ErrStuck = errors.New("a round does not end")
+
+// stuckDefault is Trial.Stuck where none is stated: far longer than weft takes to give up whatever hangs.
+const stuckDefault = 10 * time.Minute
 
 // footprint is the memory that a job uses.
 type footprint struct{ all, task int64 } // of all data, and of its largest task
@@ -214,7 +222,10 @@ func (t *Trial) bout(ctx context.Context, a *Account, last *workload.Job, foot *
 		if time.Since(began) >= t.For && a.Rounds > 0 || ctx.Err() != nil {
 			break
 		}
-		took := t.round(ctx, a, rig, job, p.lies, hits, usual, foot)
+		took, err := t.round(ctx, a, rig, job, p.lies, hits, usual, foot)
+		if err != nil {
+			return err
+		}
 		usual = min(max(took, time.Millisecond), time.Second)
 		a.Seconds = time.Since(began).Seconds()
 		if t.Told != nil && ctx.Err() == nil {
@@ -225,8 +236,9 @@ func (t *Trial) bout(ctx context.Context, a *Account, last *workload.Job, foot *
 }
 
 // round runs the job once, strikes meanwhile and checks the result. lies says that a device
-// gives wrong results; usual is about how long a run takes, and round returns how long this one took.
-func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Job, lies bool, hits []hit, usual time.Duration, foot *footprint) time.Duration {
+// gives wrong results; usual is about how long a run takes, and round returns how long this one took. The error
+// says that it does not end.
+func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Job, lies bool, hits []hit, usual time.Duration, foot *footprint) (time.Duration, error) {
 	type ended struct {
 		res *workload.Result
 		err error
@@ -250,9 +262,15 @@ func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Jo
 			}
 		}
 	}
-	end := <-over
+	var end ended
+	limit := cmp.Or(t.Stuck, stuckDefault)
+	select {
+	case end = <-over:
+	case <-time.After(time.Until(began.Add(limit))):
+		return 0, fmt.Errorf("%w: round %d of seed %d, after %v", ErrStuck, a.Rounds+1, t.Seed, limit)
+	}
 	if ctx.Err() != nil {
-		return 0
+		return 0, nil
 	}
 	var rep *weft.Report
 	if end.res != nil {
@@ -264,7 +282,7 @@ func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Jo
 		wrong = job.Check()
 	}
 	a.judge(rep, end.err, wrong, lies)
-	return took
+	return took, nil
 }
 
 // judge counts a round that ended with an error, or with a result and what its check found wrong with it; rep is
