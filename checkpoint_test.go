@@ -177,6 +177,9 @@ func layered(t *testing.T, levels, words int, extra ...string) *graph.Graph {
 			add("early", graph.Use{Data: from}, graph.Use{Data: early, Access: graph.Write})
 		}
 		add("count", graph.Use{Data: from}, graph.Use{Data: count, Access: graph.ReadWrite})
+		if l == levels-1 { // stages between do not use in
+			add("late", graph.Use{Data: in}, graph.Use{Data: count, Access: graph.ReadWrite})
+		}
 		from = to
 	}
 	g, err := b.Build()
@@ -287,7 +290,7 @@ func TestCheckpointRefuses(t *testing.T) {
 		}
 	}
 	_, err := keeping(t, weft.Checkpoint{Dir: dir}, nil)
-	says("a folder in use", err, weft.ErrHasCheckpoint, "resume it", "of 6001 tasks")
+	says("a folder in use", err, weft.ErrHasCheckpoint, "resume it", "of 6002 tasks")
 	_, err = keeping(t, weft.Checkpoint{Dir: t.TempDir(), Resume: true}, nil)
 	says("nothing", err, weft.ErrNoCheckpoint, "nothing to resume")
 	_, err = keeping(t, weft.Checkpoint{Resume: true}, nil)

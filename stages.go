@@ -258,16 +258,12 @@ func (s *staged) restore(ctx context.Context, at int) error {
 
 // stage runs the tasks lo to hi-1.
 func (s *staged) stage(ctx context.Context, lo, hi int) (*Report, error) {
-	g, err := s.stages.Graph(lo, hi)
+	g, bound, err := s.stages.Graph(lo, hi)
 	if err != nil {
 		return nil, err
 	}
 	var bs []Binding
-	for i := range s.p.g.NumData() {
-		d := graph.DataID(i)
-		if !s.stages.Across(d, lo, hi) {
-			continue
-		}
+	for _, d := range bound {
 		if !s.stages.Written(d) {
 			bs = append(bs, *s.slot(d))
 			continue

@@ -95,13 +95,10 @@ func (s *Stages) End(lo, n int) int {
 // Written reports whether a task writes the data.
 func (s *Stages) Written(d graph.DataID) bool { return s.written[d] }
 
-// Across reports whether data has to be kept between the stage of tasks lo to hi-1 and
+// across reports whether data that the stage of tasks lo to hi-1 uses has to be kept between it and
 // those before or after: it is the caller's, or one of these uses it as well. Data that it
-// is false for begins and ends within the stage, or has no part in it.
-func (s *Stages) Across(d graph.DataID, lo, hi int) bool {
-	if s.last[d] < lo || s.first[d] >= hi {
-		return false
-	}
+// is false for begins and ends within the stage.
+func (s *Stages) across(d graph.DataID, lo, hi int) bool {
 	h := s.g.Data(d)
 	return h.Input || h.Output || s.first[d] < lo || s.last[d] >= hi
 }
@@ -112,8 +109,8 @@ func (s *Stages) Done(d graph.DataID, at int) bool { return s.last[d] < at }
 // Graph returns the tasks lo to hi-1 as a graph with the same names of data. Data
 // that lies across its bounds is an input of it and no output: resident data stands for it,
 // which keeps what the stage writes. An input that no task of the whole graph writes is an
-// input as it was.
-func (s *Stages) Graph(lo, hi int) (*graph.Graph, error) {
+// input as it was. bound has the inputs, by their numbers in the whole graph.
+func (s *Stages) Graph(lo, hi int) (part *graph.Graph, bound []graph.DataID, err error) {
 	var b graph.Builder
 	data := make(map[graph.DataID]graph.DataID)
 	number := make(map[graph.TaskID]graph.TaskID)
@@ -126,7 +123,9 @@ func (s *Stages) Graph(lo, hi int) (*graph.Graph, error) {
 				h := *s.g.Data(d)
 				h.Combine, h.Weights = nil, "" // the graph has combined, and weights are bound
 				h.Output = false
-				h.Input = s.Across(d, lo, hi)
+				if h.Input = s.across(d, lo, hi); h.Input {
+					bound = append(bound, d)
+				}
 				data[d] = b.Data(h)
 			}
 			t.Uses[i].Data = data[d]
@@ -140,11 +139,10 @@ func (s *Stages) Graph(lo, hi int) (*graph.Graph, error) {
 		}
 		number[id] = b.Add(t)
 	}
-	g, err := b.Build()
-	if err != nil {
-		return nil, fmt.Errorf("tasks %d to %d: %w", lo, hi, err)
+	if part, err = b.Build(); err != nil {
+		return nil, nil, fmt.Errorf("tasks %d to %d: %w", lo, hi, err)
 	}
-	return g, nil
+	return part, bound, nil
 }
 
 // Range is an interval of data.

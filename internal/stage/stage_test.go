@@ -106,18 +106,25 @@ func TestStages(t *testing.T) {
 					t.Fatalf("seed %d: a stage from %d to %d", seed, lo, hi)
 				}
 			}
-			part, err := s.Graph(lo, hi)
+			part, bound, err := s.Graph(lo, hi)
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			local := make(map[string][]uint64)
+			for _, id := range bound {
+				local[g.Data(id).Name] = got[g.Data(id).Name]
+			}
 			for d := range part.NumData() {
 				h := part.Data(graph.DataID(d))
-				id, _ := g.Lookup(h.Name)
-				local[h.Name] = got[h.Name]
-				if !s.Across(id, lo, hi) {
+				if (local[h.Name] != nil) != h.Input {
+					t.Fatalf("seed %d: tasks %d to %d: data %s is an input: %v, and bound: %v", seed, lo, hi, h.Name, h.Input, local[h.Name] != nil)
+				}
+				if !h.Input {
 					local[h.Name] = slices.Repeat([]uint64{unknown}, int(h.Bytes))
 				}
+			}
+			if len(local) > part.NumData() {
+				t.Fatalf("seed %d: tasks %d to %d: of data %v only %d are used", seed, lo, hi, bound, part.NumData())
 			}
 			interpret(part, local, missing)
 			lo = hi
