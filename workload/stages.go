@@ -1,7 +1,10 @@
 package workload
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
 
@@ -31,10 +35,12 @@ func Keepable(j Job) error {
 const (
 	variantParam = "variant"
 	rangesParam  = "ranges"
+	machineParam = "machine" // of jobs that are Placed
 )
 
 // RunStages runs a job as Run does, in stages with checkpoints in between: see
-// [weft.Runtime.RunStages]. Resumed, the work is cut as it was, whatever the devices are now.
+// [weft.Runtime.RunStages]. Resumed, the work is cut as it was, whatever the devices are now: a job
+// that says which device does what (Placed) needs those that its graph names, by name.
 // The parameters of keep are what the job was made from. A job that keeps state on devices
 // from run to run (Stateful) cannot be resumed.
 func RunStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, before ...func(Job, *graph.Graph, *weft.Prediction)) (*Result, error) {
@@ -57,8 +63,15 @@ func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, bef
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := j.(Placed); ok {
-		if err := p.Place(rt.Machine()); err != nil {
+	m := rt.Machine()
+	if text, ok := old[machineParam]; ok {
+		if m, err = machineOf(text, m); err != nil {
+			return nil, fmt.Errorf("%w: %w", weft.ErrCheckpoint, err)
+		}
+	}
+	p, placed := j.(Placed)
+	if placed {
+		if err := p.Place(m); err != nil {
 			return nil, err
 		}
 	}
@@ -95,6 +108,9 @@ func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, bef
 		return nil, err
 	}
 	if res.Prediction, err = rt.Predict(ctx, g, j.Bind()...); err != nil {
+		if !sameDevices(m, rt.Machine()) {
+			err = fmt.Errorf("it was begun on %s, by which it is placed: %w", namesOf(m), err)
+		}
 		return nil, err
 	}
 	res.Tasks, res.Predicted = g.NumTasks(), res.Prediction.Median
@@ -109,8 +125,56 @@ func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, bef
 	if variant != "" {
 		keep.Params[variantParam] = variant
 	}
+	if text, ok := old[machineParam]; ok || placed && !resumed {
+		keep.Params[machineParam] = cmp.Or(text, formatMachine(m))
+	}
 	res.Report, err = rt.RunStages(ctx, keep, g, j.Bind()...)
 	return &res, err
+}
+
+// formatMachine writes a machine as text of one line.
+func formatMachine(m *machine.Machine) string {
+	var b bytes.Buffer
+	if json.Compact(&b, machine.Encode(m)) != nil {
+		return "" // Encode writes JSON
+	}
+	return b.String()
+}
+
+// machineOf reads a machine that a job was placed on. Where now has the same devices, it is now with what
+// was measured then, or the job would be placed otherwise.
+func machineOf(text string, now *machine.Machine) (*machine.Machine, error) {
+	then, err := machine.Decode([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("the machine that it was begun on: %w", err)
+	}
+	if !sameDevices(then, now) {
+		return then, nil
+	}
+	m := *now
+	m.Devices = slices.Clone(now.Devices)
+	m.HostBPS, m.Links, m.Resources = then.HostBPS, then.Links, then.Resources
+	for i := range m.Devices {
+		d := &then.Devices[i]
+		m.Devices[i].Rates, m.Devices[i].MemBytes, m.Devices[i].Resources = d.Rates, d.MemBytes, d.Resources
+	}
+	return &m, nil
+}
+
+// sameDevices reports whether two machines have the same devices, as far as placing asks.
+func sameDevices(a, b *machine.Machine) bool {
+	return slices.EqualFunc(a.Devices, b.Devices, func(a, b machine.Device) bool {
+		return a.Name == b.Name && a.Kind == b.Kind && a.ComputeUnits == b.ComputeUnits
+	})
+}
+
+// namesOf lists the devices of a machine.
+func namesOf(m *machine.Machine) string {
+	names := make([]string, len(m.Devices))
+	for i := range m.Devices {
+		names[i] = m.Devices[i].Name
+	}
+	return strings.Join(names, ", ")
 }
 
 // formatRanges writes ranges as text, as in "0-512 512-1024".

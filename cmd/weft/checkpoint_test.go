@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -32,6 +33,7 @@ var killed = []struct {
 	{"end", []string{"automata", "--rows", "1024", "--cols", "1024", "--steps", "12000", "--k", "4"}},                                 // class X
 	{"end", []string{"reservoir", "--neurons", "200", "--channels", "16", "--steps", "6000", "--batch", "128", "--split", "neurons"}}, // class R
 	{"root", []string{"merkle", "--leaves", "2097152"}},
+	{"end", []string{"reservoir", "--neurons", "800", "--steps", "900", "--batch", "64", "--split", "rows"}}, // says which device does what
 	{"C", []string{"tropical", "--m", "2048", "--k", "4096", "--n", "1024"}},
 	{"state", []string{"fold", "--steps", "40000", "--frame", "200", "--temperature", "0.6-1.1"}},
 }
@@ -88,9 +90,9 @@ func TestKill(t *testing.T) {
 	}
 	ever := 0
 	for i, w := range killed {
-		start := func(dir string, more ...string) (*exec.Cmd, *bytes.Buffer) {
+		start := func(devices, dir string, more ...string) (*exec.Cmd, *bytes.Buffer) {
 			args := append([]string{"run"}, w.args...)
-			args = append(args, "--devices", "cpu/2", "--calibrate", "off", "--cache-dir", "off", "--check=false", "--checkpoint", dir, "--every", "20ms")
+			args = append(args, "--devices", devices, "--calibrate", "off", "--cache-dir", "off", "--check=false", "--checkpoint", dir, "--every", "20ms")
 			c := exec.CommandContext(t.Context(), os.Args[0], append(args, more...)...)
 			c.Env = append(os.Environ(), "WEFT_TEST_MAIN=1")
 			out := &bytes.Buffer{}
@@ -101,7 +103,7 @@ func TestKill(t *testing.T) {
 			return c, out
 		}
 		whole := filepath.Join(t.TempDir(), "whole")
-		c, out := start(whole)
+		c, out := start("cpu/2", whole)
 		began := time.Now()
 		if err := c.Wait(); err != nil {
 			t.Fatalf("%s: %v: %s", w.args[0], err, out)
@@ -110,12 +112,12 @@ func TestKill(t *testing.T) {
 		want := keptBytes(t, whole, w.out)
 		dir, lives, resumed := filepath.Join(t.TempDir(), "killed"), 0, 0
 		for left := (kills + i) / len(killed); ; {
-			var more []string
+			devices, more := "cpu/2", []string(nil)
 			if hasCheckpoint(dir) {
-				more = append(more, "--resume")
+				devices, more = fmt.Sprintf("cpu/%d", 2+r.IntN(2)), append(more, "--resume")
 				resumed++
 			}
-			c, out := start(dir, more...)
+			c, out := start(devices, dir, more...)
 			lives++
 			ended := make(chan error, 1)
 			go func() { ended <- c.Wait() }()
