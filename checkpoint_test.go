@@ -666,3 +666,67 @@ func TestCheckpointSameChecksum(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Stages that do not use data which lies across them, as when tasks before write it and tasks after read
+// it, run without it.
+func TestRunStagesPassedOver(t *testing.T) {
+	var b graph.Builder
+	in := b.Data(graph.Data{Name: "in", Bytes: 8, Input: true})
+	begin := b.Data(graph.Data{Name: "begin", Bytes: 8})
+	end := b.Data(graph.Data{Name: "end", Bytes: 8, Output: true})
+	add := func(to graph.DataID, from ...graph.DataID) {
+		task := graph.Task{Steps: []graph.Step{{Kernel: graph.GoKernel("mix")}}}
+		for _, d := range from {
+			task.Uses = append(task.Uses, graph.Use{Data: d, Access: graph.Read})
+		}
+		task.Uses = append(task.Uses, graph.Use{Data: to, Access: graph.Write})
+		b.Add(task)
+	}
+	add(begin, in)
+	last := in
+	for i := range 40 { // a chain that leaves begin alone
+		next := b.Data(graph.Data{Name: fmt.Sprint("chain ", i), Bytes: 8})
+		add(next, last)
+		last = next
+	}
+	add(end, begin, last)
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(c weft.Checkpoint) uint64 {
+		rt := mustKeep(t, c, nil)
+		defer rt.Close()
+		x, y := []uint64{5}, []uint64{0}
+		if _, err := rt.RunStages(t.Context(), weft.Keep{Name: "g"}, g, weft.Bind("in", x), weft.Bind("end", y)); err != nil {
+			t.Fatal(err)
+		}
+		return y[0]
+	}
+	if got, want := run(weft.Checkpoint{Dir: filepath.Join(t.TempDir(), "c"), Every: time.Nanosecond}), run(weft.Checkpoint{}); got != want {
+		t.Errorf("in stages it is %d, and %d at once", got, want)
+	}
+}
+
+// A computation that ends after Close has given the folder back when it returns, though its last checkpoint
+// was still being written.
+func TestCheckpointEndsAfterClose(t *testing.T) {
+	c := weft.Checkpoint{Dir: filepath.Join(t.TempDir(), "c"), Every: time.Nanosecond}
+	rt := mustKeep(t, c, nil)
+	mem := make([]byte, 128<<20)
+	err := rt.Steps(t.Context(), weft.Keep{Name: "loop"}, 1 << 30, []weft.Binding{weft.Bind("mem", mem)}, func(ctx context.Context, i int) error {
+		if ds, err := os.ReadDir(filepath.Join(c.Dir, "loop")); err != nil || len(ds) == 0 || i == 0 {
+			time.Sleep(time.Millisecond)
+			return err
+		}
+		if err := rt.Close(); err != nil { // while a checkpoint is being written
+			return err
+		}
+		return errStop
+	})
+	if !errors.Is(err, errStop) {
+		t.Fatal(err)
+	}
+	c.ResumeIfAny = true
+	mustKeep(t, c, nil).Close()
+}

@@ -430,6 +430,7 @@ func (s *saver) close() {
 	}
 	s.r.keeps.mu.Lock()
 	s.ending = true // from here on nobody asks
+	closed := s.r.keeps.closed
 	s.r.keeps.mu.Unlock()
 	s.mu.Lock()
 	late := s.waiting // since the last checkpoint was begun
@@ -450,7 +451,8 @@ func (s *saver) close() {
 			}
 		}
 	}
-	if s.busy == nil {
+	if s.busy == nil || closed { // Close, which would wait, has gone by
+		s.wait()
 		end()
 		return
 	}
