@@ -227,6 +227,9 @@ func (k *keeps) begin(name string) (*disk.Folder, error) {
 	if err := validName(name); err != nil {
 		return nil, err
 	}
+	if name == "lock" {
+		return nil, fmt.Errorf("%w: the name %q is that of a file in the folder; give the computation another", ErrCheckpoint, name)
+	}
 	k.mu.Lock()
 	used := k.used[name]
 	k.used[name] = true

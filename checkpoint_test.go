@@ -730,3 +730,13 @@ func TestCheckpointEndsAfterClose(t *testing.T) {
 	c.ResumeIfAny = true
 	mustKeep(t, c, nil).Close()
 }
+
+// A computation called as the file that locks the folder is refused, and not told to remove that file.
+func TestCheckpointLockName(t *testing.T) {
+	rt := mustKeep(t, weft.Checkpoint{Dir: filepath.Join(t.TempDir(), "c")}, nil)
+	defer rt.Close()
+	err := rt.Steps(t.Context(), weft.Keep{Name: "lock"}, 1, []weft.Binding{weft.Bind("mem", make([]byte, 1))}, func(context.Context, int) error { return nil })
+	if err == nil || strings.Contains(err.Error(), "remove it") || !strings.Contains(err.Error(), `"lock"`) {
+		t.Errorf("the name of the lock is answered by %v", err)
+	}
+}
