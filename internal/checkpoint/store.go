@@ -227,14 +227,20 @@ type Written struct {
 
 // Write writes a checkpoint: the blocks that are live and dirty, or live and not in the
 // checkpoint before. Where it finds no room it gives up the older of two checkpoints and tries
-// again. If it fails the checkpoint before stays as it was, and what was written
-// is removed as far as that can be done.
+// again. Where all of the state was to be written anew and has no room, it writes what changed. If it fails the
+// checkpoint before stays as it was, and what was written is removed as far as that can be done.
 func (s *Store) Write(meta Meta, data []Source) (Written, error) {
 	w, err := s.write(meta, data)
 	if errors.Is(err, ErrFull) && s.older {
 		s.sweep(s.kept, nil)
 		s.older = false
 		w, err = s.write(meta, data)
+	}
+	if errors.Is(err, ErrFull) && s.full { // there may be room for what changed
+		s.full = false
+		if w, err = s.write(meta, data); err != nil {
+			s.full = true
+		}
 	}
 	return w, err
 }

@@ -568,3 +568,35 @@ func TestLittleRoom(t *testing.T) {
 		t.Fatalf("after a full disk: %v", err)
 	}
 }
+
+// Where there is room for what changed and none for all of it, what changed is written, though all was to be
+// written anew.
+func TestNoRoomForAll(t *testing.T) {
+	d := newDisk(1)
+	st, err := Open(d, "folder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const blocks = 100
+	src := Source{"x", make([]byte, blocks*BlockBytes), slices.Repeat([]bool{true}, blocks), make([]bool, blocks)}
+	d.room = (3*blocks + 10) * BlockBytes
+	for i := range 12 {
+		changed := 1
+		if i < 3 {
+			changed = blocks - i // of each file few blocks are needed in the end
+		}
+		for b := range changed {
+			src.Mem[b*BlockBytes]++
+			src.Dirty[b] = true
+		}
+		if _, err := st.Write(Meta{Name: "n", Done: int64(i), Total: 100}, []Source{src}); err != nil {
+			t.Fatalf("checkpoint %d: %v", i, err)
+		}
+	}
+	got := make([]byte, len(src.Mem))
+	if m, _, err := st.Restore(func(*Manifest) (func(*Data) []byte, error) {
+		return func(*Data) []byte { return got }, nil
+	}); err != nil || m.Done != 11 || !bytes.Equal(got, src.Mem) {
+		t.Errorf("it holds step %d, %v", m.Done, err)
+	}
+}
