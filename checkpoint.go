@@ -126,7 +126,7 @@ func openKeeps(o Checkpoint) (*keeps, error) {
 	}
 	o.Every = cmp.Or(o.Every, everyDefault)
 	unlock, err := disk.Lock(o.Dir, !o.Resume)
-	if errors.Is(err, fs.ErrNotExist) {
+	if o.Resume && errors.Is(err, fs.ErrNotExist) {
 		return nil, errNoFolder(o.Dir)
 	}
 	if err != nil {
