@@ -175,8 +175,8 @@ type Options struct {
 	// debuggers, so that they cannot read its memory.
 	Confine bool
 	// WorkerBytes is the memory that each of these workers may take, half of it for data of
-	// tasks (half of what the machine or its control group has). A kernel that allocates more
-	// ends its worker.
+	// tasks (half of what the machine or its control group has), 64 MiB at least. A kernel that
+	// allocates more ends its worker.
 	WorkerBytes int64
 	// MemoryReserve is the part of the machine's memory, or of its control group's, that is to stay
 	// free (5 %); -1 means that nobody watches. When less is left, the worker of these

@@ -545,6 +545,9 @@ func (o *Options) UnmarshalJSON(src []byte) error {
 	return nil
 }
 
+// leastWorkerBytes is the least memory of a worker: with half of it one cannot even begin threads, and ends.
+const leastWorkerBytes = 64 << 20
+
 // Validate reports every mistake in the options, each in a line of its own that
 // names its key.
 func (o *Options) Validate() error {
@@ -554,6 +557,9 @@ func (o *Options) Validate() error {
 		if err := s.set(&scratch, s.get(o)); err != nil {
 			errs = append(errs, fmt.Errorf("%w: %s: %w", ErrOptions, s.name, err))
 		}
+	}
+	if n := o.WorkerBytes; n > 0 && n < leastWorkerBytes {
+		errs = append(errs, fmt.Errorf("%w: worker_bytes: %s are too few for a worker process; give at least %s", ErrOptions, text.FormatSize(n), text.FormatSize(leastWorkerBytes)))
 	}
 	if _, err := o.selection(); err != nil && !errors.Is(err, machine.ErrSelection) { // which was named above
 		errs = append(errs, fmt.Errorf("%w: devices: %w", ErrOptions, err))
