@@ -219,6 +219,9 @@ func validName(name string) error {
 	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" || strings.Trim(name, ".") == "" || len(name) > 100 {
 		return fmt.Errorf("%w: the name %q of a computation; use letters, digits, '.', '-' and '_', 100 at most", ErrCheckpoint, name)
 	}
+	if strings.EqualFold(name, disk.LockName) { // for some systems it is the same
+		return fmt.Errorf("%w: the name %q is that of a file in the folder; give the computation another", ErrCheckpoint, name)
+	}
 	return nil
 }
 
@@ -226,9 +229,6 @@ func validName(name string) error {
 func (k *keeps) begin(name string) (*disk.Folder, error) {
 	if err := validName(name); err != nil {
 		return nil, err
-	}
-	if name == "lock" {
-		return nil, fmt.Errorf("%w: the name %q is that of a file in the folder; give the computation another", ErrCheckpoint, name)
 	}
 	k.mu.Lock()
 	used := k.used[name]

@@ -212,6 +212,9 @@ func Folders(path string) (names []string, err error) {
 	return names, err
 }
 
+// LockName is the file by which a folder is locked.
+const LockName = "lock"
+
 // Lock makes the folder this process's until unlock is called or the process ends. It makes
 // the folder where create says so. If another process has it, the error wraps
 // [safefile.ErrLocked].
@@ -221,7 +224,7 @@ func Lock(path string, create bool) (unlock func(), err error) {
 			return nil, err
 		}
 	}
-	lock, err := safefile.Lock(filepath.Join(path, "lock"))
+	lock, err := safefile.Lock(filepath.Join(path, LockName))
 	if errors.Is(err, safefile.ErrLocked) {
 		return nil, fmt.Errorf("%s is in use: %w", path, err)
 	}
