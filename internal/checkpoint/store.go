@@ -230,19 +230,39 @@ type Written struct {
 // again. Where all of the state was to be written anew and has no room, it writes what changed. If it fails the
 // checkpoint before stays as it was, and what was written is removed as far as that can be done.
 func (s *Store) Write(meta Meta, data []Source) (Written, error) {
+	lost := s.lost()
+	s.full = s.full || lost
 	w, err := s.write(meta, data)
 	if errors.Is(err, ErrFull) && s.older {
 		s.sweep(s.kept, nil)
 		s.older = false
 		w, err = s.write(meta, data)
 	}
-	if errors.Is(err, ErrFull) && s.full { // there may be room for what changed
+	if errors.Is(err, ErrFull) && s.full && !lost { // there may be room for what changed
 		s.full = false
 		if w, err = s.write(meta, data); err != nil {
 			s.full = true
 		}
 	}
 	return w, err
+}
+
+// lost reports whether a data file that the last checkpoint needs is gone: somebody removed it, as programs
+// do that clear folders of old files. The next checkpoint then cannot refer to it.
+func (s *Store) lost() bool {
+	if s.kept == nil {
+		return false
+	}
+	names, err := s.fs.List()
+	if err != nil {
+		return false // the checkpoint will say why
+	}
+	for n := range s.kept.files() {
+		if !slices.Contains(names, dataName(n)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Store) write(meta Meta, data []Source) (w Written, err error) {

@@ -600,3 +600,33 @@ func TestNoRoomForAll(t *testing.T) {
 		t.Errorf("it holds step %d, %v", m.Done, err)
 	}
 }
+
+// Blocks whose data file somebody removed are written anew, so that the next checkpoint is whole.
+func TestDataRemoved(t *testing.T) {
+	d := newDisk(1)
+	st, err := Open(d, "folder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := Source{"x", make([]byte, 3*BlockBytes), []bool{true, true, true}, make([]bool, 3)}
+	write := func() {
+		t.Helper()
+		src.Mem[0]++
+		src.Dirty[0] = true
+		if _, err := st.Write(Meta{Name: "n"}, []Source{src}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	write()
+	if err := d.Remove(dataName(1)); err != nil {
+		t.Fatal(err)
+	}
+	write()
+	got := make([]byte, len(src.Mem))
+	if _, refused, err := st.Restore(func(*Manifest) (func(*Data) []byte, error) {
+		return func(*Data) []byte { return got }, nil
+	}); err != nil || len(refused) > 0 || !bytes.Equal(got, src.Mem) {
+		t.Errorf("a checkpoint taken after a file was removed: %v, %v", refused, err)
+	}
+}
