@@ -346,7 +346,7 @@ func (s *staged) add(rep *Report) {
 	t.Verified += rep.Verified
 	t.Unverified += rep.Unverified
 	t.Wrong = append(t.Wrong, rep.Wrong...)
-	t.VerifyErrors = append(t.VerifyErrors, rep.VerifyErrors...)
+	t.VerifyErrors = append(t.VerifyErrors, rep.VerifyErrors[:min(len(rep.VerifyErrors), maxVerifyErrors-len(t.VerifyErrors))]...)
 	t.LongestReplay = max(t.LongestReplay, rep.LongestReplay)
 	for i := range rep.Devices {
 		addDevice(&t.Devices[i], &rep.Devices[i])
