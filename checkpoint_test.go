@@ -714,7 +714,7 @@ func TestCheckpointEndsAfterClose(t *testing.T) {
 	c := weft.Checkpoint{Dir: filepath.Join(t.TempDir(), "c"), Every: time.Nanosecond}
 	rt := mustKeep(t, c, nil)
 	mem := make([]byte, 128<<20)
-	err := rt.Steps(t.Context(), weft.Keep{Name: "loop"}, 1 << 30, []weft.Binding{weft.Bind("mem", mem)}, func(ctx context.Context, i int) error {
+	err := rt.Steps(t.Context(), weft.Keep{Name: "loop"}, 1<<30, []weft.Binding{weft.Bind("mem", mem)}, func(ctx context.Context, i int) error {
 		if ds, err := os.ReadDir(filepath.Join(c.Dir, "loop")); err != nil || len(ds) == 0 || i == 0 {
 			time.Sleep(time.Millisecond)
 			return err

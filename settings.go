@@ -62,6 +62,8 @@ var settings = []setting{
 		func(o *Options) *int { return &o.Streams }),
 	orOff(duration, "task_timeout", "end a task that runs this long, and restart its device; auto: 20 times what was predicted, at least 10s, in worker processes; off: never",
 		func(o *Options) *time.Duration { return &o.TaskTimeout }),
+	hang("hang_timeout", "end a worker process that gives no sign of life for this long, whose work goes on elsewhere; 2s by weft serve", "10s",
+		func(o *Options) *time.Duration { return &o.HangTimeout }),
 	duration("sync_timeout", "longest wait for data to arrive (Get) or for devices to close", none,
 		func(o *Options) *time.Duration { return &o.SyncTimeout }),
 	duration("cancel_wait", "longest time from cancelling a run to its end: workers are killed after half of it, Go kernels left behind after all", "2s",
@@ -262,6 +264,25 @@ func size(name, doc, def string, at func(*Options) *int64) setting {
 // duration is a span of time.
 func duration(name, doc, def string, at func(*Options) *time.Duration) setting {
 	return number(name, doc, def, at, text.ParseDuration, time.Duration.String)
+}
+
+// leastHang is the least time after which a worker is taken for hung.
+const leastHang = 200 * time.Millisecond
+
+// hang is a duration after which a worker is taken for hung.
+func hang(name, doc, def string, at func(*Options) *time.Duration) setting {
+	s := duration(name, doc, def, at)
+	return setting{name: name, doc: doc, get: s.get, set: func(o *Options, v string) error {
+		before := *at(o)
+		if err := s.set(o, v); err != nil {
+			return err
+		}
+		if now := *at(o); now != 0 && now < leastHang {
+			*at(o) = before
+			return fmt.Errorf("%v is too short: give a worker %v at least, or a busy machine passes for a hung worker", max(now, 0), leastHang)
+		}
+		return nil
+	}}
 }
 
 // auto and off are the words for a limit that is found by weft, and for none.

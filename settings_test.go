@@ -57,6 +57,7 @@ var others = []struct {
 	{"concurrent", "7", func(o *Options) any { return o.Concurrent }, 7},
 	{"streams", "2", func(o *Options) any { return o.Streams }, 2},
 	{"task_timeout", "1m30s", func(o *Options) any { return o.TaskTimeout }, 90 * time.Second},
+	{"hang_timeout", "3s", func(o *Options) any { return o.HangTimeout }, 3 * time.Second},
 	{"sync_timeout", "2s", func(o *Options) any { return o.SyncTimeout }, 2 * time.Second},
 	{"cancel_wait", "500ms", func(o *Options) any { return o.CancelWait }, 500 * time.Millisecond},
 	{"close_wait", "0s", func(o *Options) any { return o.CloseWait }, time.Duration(-1)},

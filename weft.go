@@ -264,7 +264,7 @@ func (r *Runtime) drivers(sel machine.Selection, cache string) ([]driver.Driver,
 		r.registered = make(map[string]Func)
 	}
 	o := all.Options{
-		Select: sel, Pin: r.o.Pin, Realtime: r.o.Realtime, Streams: r.o.Streams, Funcs: r.registered, Late: r.applied.find, Standby: r.o.Standby,
+		Select: sel, Pin: r.o.Pin, Realtime: r.o.Realtime, Streams: r.o.Streams, Funcs: r.registered, Late: r.applied.find, Standby: r.o.Standby, Hang: r.o.HangTimeout,
 		WorkerCommand: strings.Fields(r.o.WorkerCommand), CacheDir: cache, Validate: r.o.Validation,
 	}
 	if r.o.Isolate {

@@ -134,7 +134,7 @@ func TestChaosFails(t *testing.T) {
 			j, err := reduce.New(reduce.Config{Op: "sum", N: 1 << 16})
 			return wrongJob{j}, err
 		},
-		Options: weft.Options{Devices: "cpu/2"}, For: 500 * time.Millisecond, Hang: time.Minute,
+		Options: weft.Options{Devices: "cpu/2", HangTimeout: time.Minute}, For: 500 * time.Millisecond,
 	}, 0, false)
 	if err == nil || !strings.Contains(err.Error(), "wrong result") || !strings.Contains(out.String(), "First wrong result: round 1: planted") {
 		t.Errorf("%v: %s", err, &out)
@@ -147,7 +147,7 @@ func TestChaosRefuses(t *testing.T) {
 		"chaos reduce --for 1s --faults lie --devices fake/3":                "add --verify 1",
 		"chaos reduce --simulate 2 --faults fail":                            "to scripted devices only",
 		"chaos reduce --simulate 2 --verify 1 --faults lie --devices fake/3": "simulated devices compute nothing",
-		"chaos reduce --round-timeout 0s":                                    "--round-timeout 0s: it must be more than 0",
+		"chaos reduce --round-limit 0s":                                    "--round-limit 0s: it must be more than 0",
 		"chaos nothing":                                                      "nothing",
 		"chaos reduce --for 0s":                                              "more than 0",
 		"chaos reduce --for 1s --faults x":                                   "unknown fault",

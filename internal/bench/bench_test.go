@@ -64,12 +64,12 @@ func openAll(ctx context.Context, o weft.Options, _ io.Writer) (*weft.Runtime, e
 	return weft.Open(ctx, o)
 }
 
-// newRoot makes a command with the benchmarks below it and the one setting that tests
-// use.
+// newRoot makes a command with the benchmarks below it and the settings that tests use.
 func newRoot() *cobra.Command {
 	var o weft.Options
 	root, all := &cobra.Command{Use: "weft", SilenceErrors: true, SilenceUsage: true}, &cobra.Command{Use: "bench"}
 	all.PersistentFlags().StringVar(&o.Devices, "devices", "", "")
+	all.PersistentFlags().DurationVar(&o.HangTimeout, "hang-timeout", 0, "")
 	all.AddCommand(Commands(Setup{func() (weft.Options, error) { return o, nil }, openAll})...)
 	root.AddCommand(all)
 	return root

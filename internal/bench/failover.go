@@ -60,7 +60,6 @@ const (
 // failover is the benchmark of that name.
 type failover struct {
 	kills, hangs int
-	hang         time.Duration
 	seed         uint64
 }
 
@@ -78,7 +77,7 @@ result is compared with what it should be; lost are tasks that ended with an
 error, duplicated those whose result came more than once.
 
 With --hang, workers are also stopped (SIGSTOP): such a one is given up on when
-it was silent for --hang-timeout.
+it was silent for --hang-timeout (2s here).
 
 The devices are cores (cpu/2), scripted devices (fake/2) or, without --hang, a
 GPU of NVIDIA (cuda:0/4), each in a worker process of its own. Needs Linux. When
@@ -88,7 +87,6 @@ becomes of requests to a service is measured by weft chaos serve.`,
 	}.command(s)
 	c.Flags().IntVar(&o.kills, "kills", 200, "workers to kill")
 	c.Flags().IntVar(&o.hangs, "hang", 0, "workers to stop")
-	c.Flags().DurationVar(&o.hang, "hang-timeout", 2*time.Second, "how long a worker may be silent, with --hang")
 	c.Flags().Uint64Var(&o.seed, "seed", 1, "decides which worker is struck, and when")
 	return c
 }
@@ -97,18 +95,19 @@ func (o *failover) measure(m *meter) (rows []failoverRow, err error) {
 	switch {
 	case o.kills < 0 || o.hangs < 0:
 		return nil, terminal.Usagef("--kills %d --hang %d: neither can be less than 0", o.kills, o.hangs)
-	case o.hang < 200*time.Millisecond:
-		return nil, terminal.Usagef("--hang-timeout %v: give a worker 200ms at least, or a busy machine passes for a hung worker", o.hang)
+	case o.kills+o.hangs == 0:
+		return nil, terminal.Usagef("--kills 0 --hang 0: nothing would be measured; give one of them")
 	}
 	if m.options.Devices == "" {
 		m.options.Devices = "cpu/2"
 	}
+	hang := cmp.Or(m.options.HangTimeout, 2*time.Second)
 	p := m.progress("strike", (o.kills+o.hangs)*m.repeat)
 	defer p.Finish()
 	for range m.repeat {
 		for _, c := range []*failoverTrial{
 			{strike: chaos.Kill, count: o.kills, miss: failoverMiss},
-			{strike: chaos.Stop, count: o.hangs, hang: o.hang, miss: failoverMiss + o.hang},
+			{strike: chaos.Stop, count: o.hangs, hang: hang, miss: failoverMiss + hang},
 		} {
 			if c.count == 0 {
 				continue
@@ -200,7 +199,12 @@ type failoverTrial struct {
 func (t *failoverTrial) run() (err error) {
 	o := t.m.options
 	o.Trace = failoverEvents
-	t.rig, err = chaos.OpenAny(t.m.ctx, o, chaos.Workers{Hang: t.hang})
+	o.HangTimeout = cmp.Or(t.hang, o.HangTimeout)
+	open := chaos.OpenAny
+	if t.strike == chaos.Stop {
+		open = chaos.Open // GPUs are only killed
+	}
+	t.rig, err = open(t.m.ctx, o, chaos.Workers{})
 	if err != nil {
 		return terminal.Usage(err)
 	}

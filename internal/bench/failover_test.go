@@ -94,9 +94,9 @@ func TestFailoverMisses(t *testing.T) {
 func TestFailoverRefuses(t *testing.T) {
 	for args, want := range map[string]string{
 		"--kills -1":                          "neither can be less than 0",
-		"--hang-timeout 1ms":                  "200ms at least",
+		"--kills 0":                           "nothing would be measured",
 		"--kills 1 --devices cpu":             "two devices at least",
-		"--kills 0 --hang 1 --devices cuda:0": "cpu and fake devices alone",
+		"--kills 0 --hang 1 --devices cuda:0": "only cpu and fake devices",
 		"--kills 1 --devices cpu/2,vulkan/2":  "only cpu and fake devices",
 		"--kills 1 --devices fake:3":          "write how many there are to be",
 		"--kills 1 --devices cpu/2 --resi 10": "unknown flag",

@@ -105,7 +105,7 @@ func (o *suite) parts(r *suiteReport) []part {
 			(&products{precisions: []string{"fp32", "tf32", "bf16"}, size: 4096, burst: 10}).measure, writeProducts),
 		rowsPart("faults", "kernels that break a GPU", &r.Faults,
 			(&faults{resident: "256MiB", arena: "2GiB", count: 10, standbys: 3}).measure, writeFaults),
-		rowsPart("failover", "workers that are killed", &r.Failover, (&failover{kills: 20, hang: time.Second, seed: 1}).measure, writeFailover),
+		rowsPart("failover", "workers that are killed", &r.Failover, (&failover{kills: 20, seed: 1}).measure, writeFailover),
 	}
 	for i := range parts {
 		parts[i].own = slices.Contains([]string{"collective", "product", "faults", "failover"}, parts[i].name)

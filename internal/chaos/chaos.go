@@ -49,19 +49,12 @@ func Makers(funcs func() map[string]driver.Func) map[string]proc.Maker {
 
 // Workers says how the workers of a rig are run.
 type Workers struct {
-	// Hang is how long a worker may be silent before it is given up on; 0 is the default of
-	// package proc.
-	Hang time.Duration
 	// MemBytes limits the memory of each device; 0 means no limit but the device's.
 	MemBytes int64
 	// Script is followed by the first workers of scripted devices (see fake.Script), and Again by
 	// those in their place, each of which counts its operations from 1.
 	Script, Again string
 }
-
-// answer returns the time in which a worker must answer: longer than Hang, and enough to open a
-// device on a machine whose cores are busy many times over.
-func (w *Workers) answer() time.Duration { return max(2*w.Hang, 15*time.Second) }
 
 // Rig is a runtime whose devices are all in worker processes.
 type Rig struct {
@@ -99,7 +92,7 @@ func Open(ctx context.Context, o weft.Options, w Workers) (_ *Rig, err error) {
 			again = fmt.Appendf(nil, "devices %d\n%s", counts[name], w.Again)
 		}
 		o.Drivers = append(o.Drivers, proc.New(proc.Options{
-			Driver: name, Config: config, Again: again, Memory: r.memory, Hang: w.Hang, Answer: w.answer(), MemBytes: w.MemBytes,
+			Driver: name, Config: config, Again: again, Memory: r.memory, Hang: o.HangTimeout, MemBytes: w.MemBytes,
 			Standby: o.Standby, Command: strings.Fields(o.WorkerCommand),
 		}))
 	}

@@ -55,7 +55,7 @@ func sums(context.Context) (workload.Job, error) {
 func TestTrial(t *testing.T) {
 	for _, devices := range []string{"cpu/2", "fake/3"} {
 		told := 0
-		trial := &Trial{Job: sums, Options: weft.Options{Devices: devices}, For: 3 * time.Second, Seed: 5, Hang: time.Second, Faults: Faults(), Told: func(*Account) { told++ }}
+		trial := &Trial{Job: sums, Options: weft.Options{Devices: devices, HangTimeout: time.Second}, For: 3 * time.Second, Seed: 5, Faults: Faults(), Told: func(*Account) { told++ }}
 		a, err := trial.Run(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func TestJudge(t *testing.T) {
 
 // A round that does not end in its time ends the trial, and leaves nothing.
 func TestStuck(t *testing.T) {
-	trial := &Trial{Job: sums, Options: weft.Options{Devices: "cpu/2"}, For: time.Minute, Seed: 1, Hang: time.Minute, Stuck: time.Nanosecond}
+	trial := &Trial{Job: sums, Options: weft.Options{Devices: "cpu/2", HangTimeout: time.Minute}, For: time.Minute, Seed: 1, Stuck: time.Nanosecond}
 	a, err := trial.Run(t.Context())
 	if !errors.Is(err, ErrStuck) || a.Rounds != 0 {
 		t.Errorf("%v, %+v", err, *a)
@@ -113,7 +113,7 @@ func TestStuck(t *testing.T) {
 
 func TestWrongIsFound(t *testing.T) {
 	t.Setenv(wrongVar, "1")
-	trial := &Trial{Job: sums, Options: weft.Options{Devices: "cpu/2"}, For: time.Second, Seed: 1, Hang: time.Minute, Faults: []string{"kill"}}
+	trial := &Trial{Job: sums, Options: weft.Options{Devices: "cpu/2", HangTimeout: time.Minute}, For: time.Second, Seed: 1, Faults: []string{"kill"}}
 	a, err := trial.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestCloseLate(t *testing.T) {
 
 // A strike costs a device, but for one that only slows it, and the device comes back.
 func TestStrikes(t *testing.T) {
-	rig, err := Open(t.Context(), weft.Options{Devices: "cpu"}, Workers{Hang: 3 * time.Second}) // a busy machine keeps a worker from running for a second
+	rig, err := Open(t.Context(), weft.Options{Devices: "cpu", HangTimeout: 3 * time.Second}, Workers{}) // a busy machine keeps a worker from running for a second
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestDying(t *testing.T) {
 // although the operation would be the launch of its probe.
 func TestFailsOnce(t *testing.T) {
 	script, again := (&plan{fails: []int{2}}).script()
-	rig, err := Open(t.Context(), weft.Options{Devices: "fake"}, Workers{Hang: time.Minute, Script: script, Again: again})
+	rig, err := Open(t.Context(), weft.Options{Devices: "fake", HangTimeout: time.Minute}, Workers{Script: script, Again: again})
 	if err != nil {
 		t.Fatal(err)
 	}

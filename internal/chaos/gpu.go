@@ -12,7 +12,7 @@ import (
 )
 
 // OpenAny opens the devices that o.Devices names, each in a worker of its own: GPUs, as cuda:0/2,
-// as any program has them, and others by Open. Workers of GPUs have no limits of w.
+// as any program has them, and others by Open. Workers of GPUs have nothing of w.
 func OpenAny(ctx context.Context, o weft.Options, w Workers) (*Rig, error) {
 	switch gpus, err := onlyGPUs(o.Devices); {
 	case err != nil:
@@ -20,7 +20,7 @@ func OpenAny(ctx context.Context, o weft.Options, w Workers) (*Rig, error) {
 	case !gpus:
 		return Open(ctx, o, w)
 	case w != Workers{}:
-		return nil, fmt.Errorf("%w %q: how long a worker may be silent, its memory and its script are chosen for cpu and fake devices alone; write cpu/2 or fake/2", ErrDevices, o.Devices)
+		return nil, fmt.Errorf("%w %q: the memory of a worker and its script are chosen for cpu and fake devices alone; write cpu/2 or fake/2", ErrDevices, o.Devices)
 	}
 	o.Ladder = cmp.Or(o.Ladder, ladder)
 	rt, err := weft.Open(ctx, o)

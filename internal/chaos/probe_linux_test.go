@@ -12,7 +12,7 @@ import (
 // A worker that stops while it has nothing to do is found by its probe, and brought back and
 // verified before it gets work: nothing else would find it for a minute.
 func TestProbeFindsIdleHang(t *testing.T) {
-	rig, err := Open(t.Context(), weft.Options{Devices: "cpu/2", ProbeInterval: 20 * time.Millisecond}, Workers{Hang: time.Minute})
+	rig, err := Open(t.Context(), weft.Options{Devices: "cpu/2", ProbeInterval: 20 * time.Millisecond, HangTimeout: time.Minute}, Workers{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -175,7 +175,7 @@ func (t *Trial) simulated(p *plan, m *machine.Machine, g *graph.Graph, foot foot
 		Machine: &here, Policy: t.Options.Policy, Noise: simNoise,
 		MaxInFlight: t.Options.Concurrent, Retries: cmp.Or(t.Options.Retries, manyRetries), TaskTimeout: max(t.Options.TaskTimeout, 0),
 	}
-	apart := time.Duration(len(here.Devices)*slowFactor)*usual + maxStrikes*(t.Hang+simBack+slowFor)
+	apart := time.Duration(len(here.Devices)*slowFactor)*usual + maxStrikes*(t.hang()+simBack+slowFor)
 	for i, hits := range p.rounds {
 		at := time.Duration(i) * apart
 		c.Jobs = append(c.Jobs, sim.Job{Name: fmt.Sprint("round ", i+1), At: at, Graph: g})
@@ -183,7 +183,7 @@ func (t *Trial) simulated(p *plan, m *machine.Machine, g *graph.Graph, foot foot
 			at += time.Duration(h.after * float64(usual))
 			a.Faults[h.strike.String()]++
 			device := machine.DeviceID(h.rand().IntN(len(here.Devices)))
-			c.Faults = append(c.Faults, h.strike.faults(at, device, t.Hang)...)
+			c.Faults = append(c.Faults, h.strike.faults(at, device, t.hang())...)
 		}
 	}
 	p.lies = false // virtual devices compute nothing that could be wrong

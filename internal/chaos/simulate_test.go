@@ -53,7 +53,7 @@ func TestSimulated(t *testing.T) {
 		}
 		job := func(context.Context) (workload.Job, error) { return j, nil } // a simulation leaves it as it is
 		for seed := *firstFlag; seed < *firstFlag+seeds; seed++ {
-			trial := &Trial{Job: job, Options: weft.Options{Devices: devices[seed%3]}, Seed: seed, Hang: time.Second, Faults: Faults()}
+			trial := &Trial{Job: job, Options: weft.Options{Devices: devices[seed%3], HangTimeout: time.Second}, Seed: seed, Faults: Faults()}
 			a, err := trial.Simulate(t.Context(), 1)
 			if err != nil || a.Errors > 0 || a.Right == 0 || a.Right != a.Rounds {
 				t.Errorf("%s, %s, seed %d: %v, %s", name, trial.Options.Devices, seed, err, a.FirstError)

@@ -60,7 +60,7 @@ func bumps(t *testing.T) *graph.Graph {
 func TestStorm(t *testing.T) {
 	for n := range uint64(*storms) {
 		rnd := rand.New(rand.NewPCG(*stormSeed, n))
-		o := weft.Options{Devices: []string{"cpu/3", "fake/3"}[n%2], Standby: rnd.IntN(2) == 0, Verify: rnd.IntN(3), Retries: manyRetries, MaxLosses: 1000, CloseWait: leftWait}
+		o := weft.Options{Devices: []string{"cpu/3", "fake/3"}[n%2], Standby: rnd.IntN(2) == 0, Verify: rnd.IntN(3), Retries: manyRetries, MaxLosses: 1000, HangTimeout: 2 * time.Second, CloseWait: leftWait}
 		if rnd.IntN(2) == 0 {
 			o.Spares = []string{"cpu:2", "fake:2"}[n%2]
 		}
@@ -73,7 +73,7 @@ func TestStorm(t *testing.T) {
 
 func storm(t *testing.T, rnd *rand.Rand, o weft.Options) {
 	t.Helper()
-	rig, err := Open(t.Context(), o, Workers{Hang: 2 * time.Second})
+	rig, err := Open(t.Context(), o, Workers{})
 	if err != nil {
 		t.Fatal(err)
 	}

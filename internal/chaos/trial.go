@@ -22,7 +22,6 @@ type Trial struct {
 	Options weft.Options
 	For     time.Duration // no bout begins after it, and no round
 	Seed    uint64        // decides which worker is struck, when and how: see plan
-	Hang    time.Duration // how long a worker may be silent
 	Faults  []string      // those that may happen, of Faults
 	// Stuck is how long a round may take: after it the trial ends with ErrStuck. 0 stands for 10 minutes.
 	Stuck time.Duration
@@ -145,6 +144,9 @@ func (t *Trial) Run(ctx context.Context) (*Account, error) {
 	return a, nil
 }
 
+// hang is how long a worker may be silent: a second where none is stated, or a trial would wait more than run.
+func (t *Trial) hang() time.Duration { return cmp.Or(t.Options.HangTimeout, time.Second) }
+
 // jobOf returns the job of the bout before, if there was one and it kept nothing on devices, or
 // makes one: inputs may take longer to make than rounds to run.
 func (t *Trial) jobOf(ctx context.Context, last workload.Job) (workload.Job, error) {
@@ -162,7 +164,8 @@ func (t *Trial) bout(ctx context.Context, a *Account, last *workload.Job, foot *
 		return err
 	}
 	*last = job
-	o, w := t.Options, Workers{Hang: t.Hang}
+	o, w := t.Options, Workers{}
+	o.HangTimeout = t.hang()
 	p := t.plan(uint64(a.Bouts))
 	a.Name = job.Name()
 	o.Standby = p.standby

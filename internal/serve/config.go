@@ -398,11 +398,16 @@ func (c *Config) Options() (weft.Options, error) {
 		return o, err
 	}
 	o.Ladder = cmp.Or(o.Ladder, ladder)
+	o.HangTimeout = cmp.Or(o.HangTimeout, hangTimeout)
 	if o.ProbeInterval == 0 { // readiness rests on it
 		o.ProbeInterval = probeInterval
 	}
 	return o, o.Validate()
 }
+
+// hangTimeout is how long a worker may be silent unless the configuration says otherwise: its requests have a deadline
+// of seconds, and go to another device only then.
+const hangTimeout = 2 * time.Second
 
 // ladder has the rungs by which a service brings a device back whose worker ends, unless its configuration says
 // otherwise: again and again, because requests wait meanwhile, and a device that is given up

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/arena"
@@ -49,6 +50,8 @@ type Options struct {
 	NoWorkers bool
 	// Standby keeps a second worker warm for each GPU.
 	Standby bool
+	// Hang is how long a worker may be silent; see proc.Options.
+	Hang time.Duration
 	// WorkerCommand starts workers, when the program itself cannot be one.
 	WorkerCommand []string
 }
@@ -98,7 +101,7 @@ func openCPU(o Options) driver.Driver {
 	// Half of what a worker may take is for buffers, the rest for what its kernels allocate.
 	c := Cores{Parts: parts, MemBytes: o.MaxData / 2, Pin: o.Pin, Realtime: o.Realtime, Funcs: slices.Sorted(maps.Keys(o.Funcs))}
 	return proc.New(proc.Options{
-		Driver: "cpu", Config: c.Config(), Memory: o.Memory, Standby: o.Standby, Command: o.WorkerCommand,
+		Driver: "cpu", Config: c.Config(), Memory: o.Memory, Standby: o.Standby, Hang: o.Hang, Command: o.WorkerCommand,
 		Env: []string{}, Confined: o.Confined, MaxData: o.MaxData, Reserve: o.Reserve,
 	})
 }
@@ -136,7 +139,7 @@ func inWorkers[T any](name string, env []string, open func(T) driver.Driver, con
 				panic(err) // options are numbers and names
 			}
 			return proc.New(proc.Options{
-				Driver: name, Config: b, Memory: o.Memory, Parts: func(d machine.Device) int { return o.Select.Parts(&d) }, Standby: o.Standby, Command: o.WorkerCommand, Env: env,
+				Driver: name, Config: b, Memory: o.Memory, Parts: func(d machine.Device) int { return o.Select.Parts(&d) }, Standby: o.Standby, Hang: o.Hang, Command: o.WorkerCommand, Env: env,
 			})
 		},
 		// A backend that is asked for by name is opened in any case: a GPU need not have a file in

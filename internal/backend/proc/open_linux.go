@@ -54,7 +54,7 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 		v.o.Hang = defaultHang
 	}
 	if v.o.Answer <= 0 {
-		v.o.Answer = defaultAnswer
+		v.o.Answer = max(defaultAnswer, 2*v.o.Hang)
 	}
 	if v.o.End <= 0 {
 		v.o.End = defaultEnd

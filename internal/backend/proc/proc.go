@@ -106,7 +106,7 @@ type Options struct {
 	// started and while it stands by. One that is busy may be silent for longer, unless it is stopped.
 	Hang time.Duration
 	// Answer is how long a child may take to answer a request before it is killed
-	// (15 s); for opening its device it has twice as long. It is longer than Hang, so
+	// (15 s, or twice Hang if that is more); for opening its device it has twice as long. It is longer than Hang, so
 	// that a worker that hangs is found by its pulse first.
 	Answer time.Duration
 	// End is how long a worker may take to end when its device is closed before it is

@@ -111,7 +111,7 @@ func (s *Siege) Run(ctx context.Context) (a *Account, err error) {
 	if usual, err = config.Options(); err != nil {
 		return nil, err
 	}
-	o.Ladder = cmp.Or(o.Ladder, usual.Ladder)
+	o.Ladder, o.HangTimeout = cmp.Or(o.Ladder, usual.Ladder), cmp.Or(o.HangTimeout, usual.HangTimeout)
 	if f.rig, err = chaos.OpenAny(ctx, o, chaos.Workers{}); err != nil {
 		return nil, err
 	}
