@@ -123,7 +123,10 @@ type Device struct {
 	// cores do; at least 1. Places beyond that keep it busy from the end of one batch to the
 	// next.
 	Parallel int
-	up       bool
+	// Devices is how many devices it stands for, at least 1: while fewer batches of a model hang, others of
+	// the model begin.
+	Devices int
+	up      bool
 	batches  []*Batch // in progress, those that are stuck too
 	free     int
 	on       []*placement
@@ -137,10 +140,10 @@ type placement struct {
 	model  *Model
 	device *Device
 	cost   estimate
-	stuck  int // batches of the model that hang there: it gets no more until they end
+	stuck  int // batches of the model that hang there: with as many as devices it gets no more until one ends
 }
 
-func (p *placement) open() bool { return p.device.up && p.stuck == 0 }
+func (p *placement) open() bool { return p.device.up && p.stuck < p.device.Devices }
 
 // A batch may run for hangFactor times what was predicted, and at least for leastHang, before
 // its device is given to others.
@@ -184,18 +187,18 @@ func New() *Machine {
 
 // AddDevice adds a device, which is in service.
 func (m *Machine) AddDevice(d *Device) {
-	d.Slots, d.Parallel = max(d.Slots, 1), max(d.Parallel, 1)
+	d.Slots, d.Parallel, d.Devices = max(d.Slots, 1), max(d.Parallel, 1), max(d.Devices, 1)
 	d.free, d.up = d.Slots, true
 	m.devices = append(m.devices, d)
 }
 
-// SetSlots changes how many batches a device has at a time and how many of them it computes
-// side by side. Those that it has go on.
-func (m *Machine) SetSlots(now time.Duration, d *Device, slots, parallel int, out []Decision) []Decision {
+// SetSlots changes how many batches a device has at a time, how many of them it computes
+// side by side, and for how many devices it stands. Those that it has go on.
+func (m *Machine) SetSlots(now time.Duration, d *Device, slots, parallel, devices int, out []Decision) []Decision {
 	out = m.tick(now, out)
 	slots = max(slots, 1)
 	d.free += slots - d.Slots
-	d.Slots, d.Parallel = slots, max(parallel, 1)
+	d.Slots, d.Parallel, d.Devices = slots, max(parallel, 1), max(devices, 1)
 	return m.dispatch(out)
 }
 

@@ -94,7 +94,7 @@ func (w *world) random() {
 				w.m.Place(mod, d, Cost{Fixed: ms})
 			}
 			w.m.Expect(mod, r.IntN(2) == 0)
-			w.obey(w.m.SetSlots(w.now, d, 1+r.IntN(3), r.IntN(4), nil))
+			w.obey(w.m.SetSlots(w.now, d, 1+r.IntN(3), r.IntN(4), r.IntN(4), nil))
 		case n < 92:
 			w.drop(devices[r.IntN(len(devices))], r.IntN(2) == 0)
 		case n < 97:

@@ -142,14 +142,17 @@ func (w *world) start(b *Batch) {
 	if w.down[b.Device] {
 		w.fatal("a batch begins on a device that is down")
 	}
-	busy := 0
+	busy, hang := 0, 0
 	for _, f := range w.batches {
 		if f.b.Device == b.Device && !f.b.stuck && !f.lost {
 			busy++
 		}
 		if f.b.Device == b.Device && f.b.stuck && !f.lost && f.b.Model == b.Model {
-			w.fatal("a batch begins where one of its model hangs")
+			hang++
 		}
+	}
+	if hang >= b.Device.Devices {
+		w.fatal("a batch begins where %d of its model hang, for %d devices", hang, b.Device.Devices)
 	}
 	if busy >= b.Device.Slots {
 		w.fatal("%d batches on a device for %d", busy+1, b.Device.Slots)

@@ -142,7 +142,7 @@ func newVirtual(c serve.Config, m *machine.Machine, model *reservoir.Model) (*vi
 	last := len(v.widths) - 1
 	slices.SortStableFunc(v.devices, func(a, b virtualDevice) int { return cmp.Compare(a.cost[last].whole, b.cost[last].whole) })
 	v.devices = v.devices[:min(len(v.devices), made)]
-	any := &batch.Device{}
+	any := &batch.Device{Devices: len(v.devices)}
 	any.Slots, any.Parallel = infer.Places(m, c.Batch.Depth, len(v.devices))
 	v.m.AddDevice(any)
 	v.m.MaxWaiting = c.Batch.Queue

@@ -30,6 +30,7 @@ type device struct {
 func (s *Service) addDevice(name string, devices int) *device {
 	d := &device{name: name, d: &batch.Device{}, up: true}
 	d.d.Slots, d.d.Parallel = Places(s.rt.Machine(), s.o.Depth, devices)
+	d.d.Devices = devices
 	d.serving, d.leave = context.WithCancel(s.open)
 	d.d.Owner = d
 	s.m.AddDevice(d.d)
@@ -144,7 +145,7 @@ func (s *Service) countDevices() {
 	if s.any.up {
 		s.any.name = strings.Join(names, ",")
 		slots, parallel := Places(s.rt.Machine(), s.o.Depth, len(names))
-		s.perform(s.m.SetSlots(s.now(), s.any.d, slots, parallel, s.decided()))
+		s.perform(s.m.SetSlots(s.now(), s.any.d, slots, parallel, len(names), s.decided()))
 	}
 	switch {
 	case s.any.up && !was:
