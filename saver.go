@@ -107,7 +107,7 @@ func (s *shadow) update(mem []byte) {
 		lo := int64(b) * checkpoint.BlockBytes
 		hi := lo + checkpoint.BlockSize(int64(len(s.Mem)), b)
 		if s.Live[b] && !bytes.Equal(s.Mem[lo:hi], mem[lo:hi]) {
-			copy(s.Mem[lo:hi], mem[lo:hi])
+			memcopy.Copy(s.Mem[lo:hi], mem[lo:hi], 1)
 			s.Dirty[b] = true
 		}
 	})

@@ -10,7 +10,8 @@ import (
 
 const (
 	// part is the number of bytes that a goroutine copies at a time: they take a core about 60 µs, some
-	// tens of times what a goroutine takes to begin.
+	// tens of times what a goroutine takes to begin. From 1 MiB on Go's copy goes past the caches, by which
+	// a core of a Xeon copies 3.3 GB/s and not 5.5.
 	part = 512 << 10
 	// Cores is the largest number of goroutines: more than a few cores do not copy faster.
 	Cores = 8
@@ -20,7 +21,7 @@ const (
 // them at the most: one alone reaches a fraction of what the memory can. It returns when all is copied.
 func Copy(dst, src []byte, most int) {
 	n := len(src) / part
-	if n <= 1 || most <= 1 {
+	if n <= 1 {
 		copy(dst, src)
 		return
 	}
