@@ -158,11 +158,23 @@ func Load(fs FS, m *Manifest, into func(d *Data) []byte) error {
 
 // read reads a block from its file and checks it.
 func (b *Block) read(f Reader, dst []byte) error {
-	if _, err := f.ReadAt(dst, b.At); err != nil {
-		return fmt.Errorf("%w: %d bytes at %d of the file: %w", ErrDamaged, len(dst), b.At, err)
+	if err := readAt(f, dst, b.At); err != nil {
+		return err
 	}
 	if got := Sum(dst); got != b.Sum {
 		return fmt.Errorf("%w: its checksum is %08x, and it should be %08x", ErrDamaged, got, b.Sum)
+	}
+	return nil
+}
+
+// readAt reads some bytes of a file, which must be there.
+func readAt(f Reader, dst []byte, at int64) error {
+	_, err := f.ReadAt(dst, at)
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: the file is cut short: it should have %d bytes at %d", ErrDamaged, len(dst), at)
+	case err != nil:
+		return fmt.Errorf("%w: %d bytes at %d of the file: %w", ErrDamaged, len(dst), at, err)
 	}
 	return nil
 }
@@ -174,10 +186,8 @@ func openData(fs FS, folder string, n uint64) (Reader, error) {
 		return nil, err
 	}
 	head := make([]byte, AlignBytes)
-	if _, err = f.ReadAt(head, 0); err != nil {
-		err = fmt.Errorf("%w: %w", ErrDamaged, err)
-	} else if !bytes.Equal(head, header(folder, n)) {
-		err = fmt.Errorf("%w: it is no data file of this folder", ErrDamaged)
+	if err = readAt(f, head, 0); err == nil && !bytes.Equal(head, header(folder, n)) {
+		err = fmt.Errorf("%w: it does not begin as a data file of this folder", ErrDamaged)
 	}
 	if err != nil {
 		_ = f.Close() // the first error says more
@@ -358,26 +368,52 @@ func (s *Store) writeData(m *Manifest, data []Source, at [][]int, bytes int64) e
 			return err
 		}
 		for i, blocks := range at {
-			for _, b := range blocks {
-				block := data[i].Mem[int64(b)*BlockBytes:][:BlockSize(int64(len(data[i].Mem)), b)]
-				m.Data[i].Blocks[b].Sum = Sum(block)
-				whole := len(block) / AlignBytes * AlignBytes
-				if whole > 0 {
-					if _, err := f.Write(block[:whole]); err != nil {
-						return err
-					}
+			for len(blocks) > 0 {
+				n := inRow(blocks)
+				if err := s.writeBlocks(f, &m.Data[i], data[i].Mem, blocks[:n]); err != nil {
+					return err
 				}
-				if rest := block[whole:]; len(rest) > 0 {
-					clear(s.pad)
-					copy(s.pad, rest)
-					if _, err := f.Write(s.pad); err != nil {
-						return err
-					}
-				}
+				blocks = blocks[n:]
 			}
 		}
 		return nil
 	})
+}
+
+// atOnce is how many blocks are written by one call. Meanwhile the call keeps a processor of Go's
+// scheduler from others, until that sees it, which takes up to 10 ms: calls that end before take the most.
+const atOnce = 128
+
+// inRow returns how many of some blocks, in order, lie in a row and are written at once.
+func inRow(blocks []int) int {
+	n := 1
+	for n < min(len(blocks), atOnce) && blocks[n] == blocks[0]+n {
+		n++
+	}
+	return n
+}
+
+// writeBlocks writes blocks in a row, the last of which may be cut short, and fills in their checksums.
+func (s *Store) writeBlocks(f File, d *Data, mem []byte, blocks []int) error {
+	lo := int64(blocks[0]) * BlockBytes
+	row := mem[lo:min(lo+int64(len(blocks))*BlockBytes, int64(len(mem)))]
+	for k, b := range blocks {
+		d.Blocks[b].Sum = Sum(row[k*BlockBytes : min((k+1)*BlockBytes, len(row))])
+	}
+	whole := len(row) / AlignBytes * AlignBytes
+	if whole > 0 {
+		if _, err := f.Write(row[:whole]); err != nil {
+			return err
+		}
+	}
+	if rest := row[whole:]; len(rest) > 0 {
+		clear(s.pad)
+		copy(s.pad, rest)
+		if _, err := f.Write(s.pad); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeFile makes a file and what is in it durable.

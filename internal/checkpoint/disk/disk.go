@@ -113,8 +113,12 @@ type file struct {
 // Write writes p, whose length is a multiple of AlignBytes if the file is large.
 func (f *file) Write(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
-		part := p[n:min(len(p), n+bounceBytes)]
-		if f.direct && uintptr(unsafe.Pointer(&part[0]))%checkpoint.AlignBytes != 0 {
+		part := p[n:]
+		aligned := uintptr(unsafe.Pointer(&part[0]))%checkpoint.AlignBytes == 0
+		if !f.direct || !aligned {
+			part = part[:min(len(part), bounceBytes)]
+		}
+		if f.direct && !aligned {
 			if f.bounce == nil {
 				f.bounce = Aligned(bounceBytes)
 			}
