@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -123,6 +124,12 @@ func openKeeps(o Checkpoint) (*keeps, error) {
 	}
 	if o.Every < -1 {
 		return nil, fmt.Errorf("%w: Checkpoint: every %v; use a time, or -1 for checkpoints on demand only", ErrOptions, o.Every)
+	}
+	if o.Resume && o.ResumeIfAny {
+		return nil, fmt.Errorf("%w: Checkpoint: Resume errs where there is nothing to resume, and ResumeIfAny begins; set one of them", ErrOptions)
+	}
+	if info, err := os.Stat(o.Dir); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("%w: Checkpoint: %s is no folder", ErrOptions, o.Dir)
 	}
 	o.Every = cmp.Or(o.Every, everyDefault)
 	unlock, err := disk.Lock(o.Dir, !o.Resume)
@@ -275,7 +282,7 @@ func (k *keeps) leave(s *saver) {
 // Checkpoint has every computation that is kept take a checkpoint when its step or stage
 // under way has ended, and waits until these, and the last ones of computations that have
 // ended, are on the disk. It errs if nothing is kept at the time, and returns why a
-// checkpoint could not be written.
+// checkpoint could not be written. A step must not call it: it would wait for itself.
 func (r *Runtime) Checkpoint(ctx context.Context) error {
 	need("Checkpoint", ctx, true)
 	if r == nil {
@@ -344,22 +351,17 @@ func (r *Runtime) Kept(keep Keep) (params map[string]string, ok bool, err error)
 		return nil, false, nil // what was refused is told when it is resumed
 	}
 	params = make(map[string]string)
+	var have []checkpoint.Param // of those that are given
 	for _, p := range found[0].Params {
 		params[p.Key] = p.Value
-	}
-	for _, key := range slices.Sorted(maps.Keys(keep.Params)) {
-		if have, want := params[key], keep.Params[key]; have != want {
-			return nil, false, fmt.Errorf("%w: %w: %s is %s there and %s here", ErrCheckpoint, ErrOtherCheckpoint, checkpoint.Shown(key), orNothing(have), orNothing(want))
+		if _, given := keep.Params[p.Key]; given {
+			have = append(have, p)
 		}
 	}
-	return params, true, nil
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "nothing"
+	if why := checkpoint.Differ(checkpoint.Meta{Params: have}, checkpoint.Meta{Params: paramsOf(keep.Params)}); why != "" {
+		return nil, false, fmt.Errorf("%w: %w: %s", ErrCheckpoint, ErrOtherCheckpoint, why)
 	}
-	return checkpoint.Shown(s)
+	return params, true, nil
 }
 
 // paramsOf sorts parameters.

@@ -135,8 +135,9 @@ type Options struct {
 	Checksums bool
 	// Verify has results checked: one task in this many (1: every task) is executed on two
 	// devices, and its readers wait until the results were compared. When they differ, another
-	// device decides, or the task's Go functions in this process. The right result is used;
-	// the device with the wrong one is drained, and named by Report.Wrong, events and the log. The run
+	// device decides, or the task's Go functions in this process, but with Isolate. The right result is used;
+	// the device with the wrong one is drained, and named by Report.Wrong, events and the log. What it computed
+	// for tasks that were not picked stays as it is: only 1 makes sure that a result is right. The run
 	// fails where nothing can decide. Which tasks are picked is a hash of their number and of
 	// the number of the run. It needs two devices. Those of one kind must give the same
 	// bytes; for others see graph.Data.Tolerance. Gangs are not checked. 0 checks nothing.
@@ -168,7 +169,8 @@ type Options struct {
 	// replaced, and not the program. Its task is tried again, and after MaxLosses its run
 	// fails with a [Quarantine] that tells what happened each time. Worker is given the
 	// kernels. Data is copied to workers and back. What [Go] and [Map] run stays in
-	// this process.
+	// this process. Of the environment a worker keeps PATH, HOME, TMPDIR, LANG and the like, Go's variables
+	// and those that begin with WEFT_. What it prints goes to Log.
 	Isolate bool
 	// Confine has these workers lose the right to start programs and processes, to make
 	// sockets, to signal, trace or schedule other processes by system calls for that, and to

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -164,11 +165,14 @@ func (s *saver) resume(sizes map[string]int64) (int64, error) {
 	})
 	told := Saved{Name: s.meta.Name, Total: int(s.meta.Total), Resumed: true}
 	for _, r := range refused {
-		s.r.o.Log.Warn("a checkpoint cannot be used; the one before is taken", "name", s.meta.Name, "err", r)
+		s.r.o.Log.Warn("a checkpoint cannot be used", "name", s.meta.Name, "err", r)
 		told.Refused = append(told.Refused, r)
 	}
-	if errors.Is(err, checkpoint.ErrNone) && len(refused) == 0 {
+	switch {
+	case errors.Is(err, checkpoint.ErrNone) && len(refused) == 0:
 		return 0, nil // killed before it had one
+	case errors.Is(err, checkpoint.ErrNone):
+		return 0, fmt.Errorf("%w; remove %s, or name another folder, to begin anew", err, s.r.keeps.o.Dir)
 	}
 	if err != nil {
 		return 0, err
@@ -257,9 +261,10 @@ const soonThere = 16 << 20
 // returning them. Otherwise the first checkpoint would wait for the system to provide it.
 func (s *saver) warm(sizes []int64) {
 	shared := s.r.x.Shared()
-	if shared == nil {
+	if shared == nil || !s.r.hold() { // it may be closed meanwhile
 		return
 	}
+	defer s.r.forget()
 	for _, n := range sizes {
 		if mem, err := shared.Get(n); err == nil {
 			shared.Put(mem) // one at a time, as they come home: others may need the rest
@@ -406,7 +411,11 @@ func (s *saver) leave(ctx context.Context, done int64, whole bool, state []part)
 func (s *saver) ended(told Saved, answers []chan error) {
 	if told.Err != nil {
 		told.Err = fmt.Errorf("%w: %s: %w", ErrCheckpoint, told.Name, told.Err)
-		s.r.o.Log.Warn("a checkpoint was not written; the one before stays", "name", told.Name, "done", told.Done, "err", told.Err)
+		level := slog.LevelWarn
+		if s.failed != nil && s.failed.Error() == told.Err.Error() {
+			level = slog.LevelDebug // it has been said
+		}
+		s.r.o.Log.Log(context.Background(), level, "a checkpoint was not written", "dir", s.r.keeps.o.Dir, "name", told.Name, "done", told.Done, "err", told.Err)
 	} else {
 		s.r.o.Log.Info("checkpoint written", "name", told.Name, "done", told.Done, "total", told.Total, "bytes", told.Bytes, "held", told.Held, "dur", told.Took)
 	}
@@ -496,6 +505,9 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 	if err != nil {
 		return err
 	}
+	if total < 0 {
+		return fmt.Errorf("%w: %d steps", ErrCheckpoint, total)
+	}
 	if r.keeps == nil {
 		for i := range total {
 			if ctx.Err() != nil {
@@ -509,9 +521,6 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 			}
 		}
 		return nil
-	}
-	if total < 0 {
-		return fmt.Errorf("%w: %d steps", ErrCheckpoint, total)
 	}
 	if err := noSecret(keep, parts); err != nil {
 		return err

@@ -79,7 +79,9 @@ func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, bef
 	variant := ""
 	if v, ok := j.(Varied); ok {
 		if resumed {
-			variant, err = old[variantParam], v.Take(old[variantParam])
+			if variant, err = old[variantParam], v.Take(old[variantParam]); err != nil {
+				err = fmt.Errorf("%w: %s %q: %w", weft.ErrCheckpoint, variantParam, variant, err)
+			}
 		} else if res.Variants, err = v.Vary(pricer(ctx, rt)); err == nil {
 			if i := slices.IndexFunc(res.Variants, func(w Variant) bool { return w.Taken }); i >= 0 {
 				variant = res.Variants[i].Name

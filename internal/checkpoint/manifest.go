@@ -236,8 +236,11 @@ func Shown(s string) string {
 	return s
 }
 
-// Differ says in which parameter two computations differ, "" if they are the same. have is
-// what the checkpoint says.
+// maxDiffer is the largest number of differences that are told.
+const maxDiffer = 4
+
+// Differ says how two computations differ, "" if they are the same: first in parameters that both have.
+// have is what the checkpoint says.
 func Differ(have, want Meta) string {
 	if have.Name != want.Name {
 		return fmt.Sprintf("it is of %q, and this is %q", have.Name, want.Name)
@@ -246,23 +249,28 @@ func Differ(have, want Meta) string {
 	for _, p := range want.Params {
 		values[p.Key] = p.Value
 	}
+	var both, one []string
 	for _, p := range have.Params {
 		v, ok := values[p.Key]
-		if !ok {
-			return fmt.Sprintf("%s is %s there, and nothing here", Shown(p.Key), Shown(p.Value))
-		}
-		if v != p.Value {
-			return fmt.Sprintf("%s is %s there and %s here", Shown(p.Key), Shown(p.Value), Shown(v))
+		switch {
+		case !ok:
+			one = append(one, fmt.Sprintf("%s is %s there and nothing here", Shown(p.Key), Shown(p.Value)))
+		case v != p.Value:
+			both = append(both, fmt.Sprintf("%s is %s there and %s here", Shown(p.Key), Shown(p.Value), Shown(v)))
 		}
 		delete(values, p.Key)
 	}
 	for _, p := range want.Params {
 		if _, ok := values[p.Key]; ok {
-			return fmt.Sprintf("%s is nothing there and %s here", Shown(p.Key), Shown(p.Value))
+			one = append(one, fmt.Sprintf("%s is nothing there and %s here", Shown(p.Key), Shown(p.Value)))
 		}
 	}
 	if have.Total != want.Total {
-		return fmt.Sprintf("it has %d steps, and this has %d", have.Total, want.Total)
+		one = append(one, fmt.Sprintf("it has %d steps, and this has %d", have.Total, want.Total))
 	}
-	return ""
+	all := append(both, one...)
+	if n := len(all) - maxDiffer; n > 0 {
+		all = append(all[:maxDiffer], fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(all, ", ")
 }

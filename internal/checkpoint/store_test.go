@@ -384,7 +384,7 @@ func TestReasons(t *testing.T) {
 	}
 	d := make1("a")
 	d.names[dataName(1)] = make1("b").names[dataName(1)]
-	if _, _, _, err := restore(d); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "no data file of this folder") {
+	if _, _, _, err := restore(d); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "as a data file of this folder") {
 		t.Errorf("a foreign data file: %v", err)
 	}
 	d = make1("a")
@@ -467,10 +467,12 @@ func TestShown(t *testing.T) {
 func TestDiffer(t *testing.T) {
 	a := Meta{Name: "n", Params: []Param{{"k", "1"}, {"l", "2"}}, Total: 3}
 	for want, b := range map[string]Meta{
-		"":                               {Name: "n", Params: []Param{{"l", "2"}, {"k", "1"}}, Total: 3},
-		`it is of "n", and this is "m"`:  {Name: "m"},
-		"l is 2 there and 5 here":        {Name: "n", Params: []Param{{"k", "1"}, {"l", "5"}}, Total: 3},
-		"l is 2 there, and nothing here": {Name: "n", Params: []Param{{"k", "1"}}, Total: 3},
+		"":                              {Name: "n", Params: []Param{{"l", "2"}, {"k", "1"}}, Total: 3},
+		`it is of "n", and this is "m"`: {Name: "m"},
+		"l is 2 there and 5 here":       {Name: "n", Params: []Param{{"k", "1"}, {"l", "5"}}, Total: 3},
+		"l is 2 there and nothing here": {Name: "n", Params: []Param{{"k", "1"}}, Total: 3},
+		"k is 1 there and 9 here, l is 2 there and nothing here, m is nothing there and 0 here, it has 3 steps, and this has 4":      {Name: "n", Params: []Param{{"k", "9"}, {"m", "0"}}, Total: 4},
+		"k is 1 there and 9 here, l is 2 there and 8 here, m is nothing there and 0 here, n is nothing there and 0 here, and 2 more": {Name: "n", Params: []Param{{"k", "9"}, {"l", "8"}, {"m", "0"}, {"n", "0"}, {"o", "0"}}, Total: 4},
 		"m is nothing there and 0 here":  {Name: "n", Params: []Param{{"k", "1"}, {"l", "2"}, {"m", "0"}}, Total: 3},
 		"it has 3 steps, and this has 4": {Name: "n", Params: a.Params, Total: 4},
 	} {
