@@ -147,7 +147,7 @@ func TestChaosRefuses(t *testing.T) {
 		"chaos reduce --for 1s --faults lie --devices fake/3":                "add --verify 1",
 		"chaos reduce --simulate 2 --faults fail":                            "to scripted devices only",
 		"chaos reduce --simulate 2 --verify 1 --faults lie --devices fake/3": "simulated devices compute nothing",
-		"chaos reduce --round-limit 0s":                                    "--round-limit 0s: it must be more than 0",
+		"chaos reduce --round-limit 0s":                                      "--round-limit 0s: it must be more than 0",
 		"chaos nothing":                                                      "nothing",
 		"chaos reduce --for 0s":                                              "more than 0",
 		"chaos reduce --for 1s --faults x":                                   "unknown fault",

@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,6 +74,10 @@ func (k *keeping) bind(f *pflag.FlagSet) {
 // settle checks the flags and returns how often to run. A checkpoint is of one run.
 func (k *keeping) settle(o *weft.Options, repeat int) (int, error) {
 	switch {
+	case k.dir == "" && k.flags.Changed("checkpoint"):
+		return 0, terminal.Usagef(`--checkpoint "": name a folder`)
+	case k.resume && k.ifAny:
+		return 0, terminal.Usagef("--resume and --resume-if-any: give one of them")
 	case k.dir == "" && (k.resume || k.ifAny || k.flags.Changed("every")):
 		return 0, terminal.Usagef("--resume, --resume-if-any and --every go with --checkpoint DIR")
 	case k.dir == "":
@@ -221,7 +228,7 @@ func newCheckpoint() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "checkpoint WHAT",
 		Short: "Show what checkpoints hold",
-		Args:  terminal.OneOf("action"),
+		Args:  terminal.OneOf("command"),
 		RunE:  func(*cobra.Command, []string) error { return nil },
 	}
 	var asJSON bool
@@ -234,12 +241,15 @@ exit status is 1 if one of them is damaged.`,
 		Example: "  weft checkpoint show /var/tmp/life",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return errors.New("checkpoint show takes one folder")
+				return fmt.Errorf("checkpoint show takes one folder, and %d are given", len(args))
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			infos, err := weft.ReadCheckpoints(args[0])
+			if errors.Is(err, weft.ErrNoCheckpoint) || errors.Is(err, syscall.ENOTDIR) {
+				return noneIn(args[0])
+			}
 			if err != nil {
 				return checkpointError(err)
 			}
@@ -262,6 +272,20 @@ exit status is 1 if one of them is damaged.`,
 	return c
 }
 
+// noneIn says why a folder has no checkpoints to show.
+func noneIn(dir string) error {
+	inside, _ := filepath.Glob(filepath.Join(dir, "checkpoint-*"))
+	switch info, err := os.Stat(dir); {
+	case err != nil:
+		return terminal.Usagef("%s: there is no such folder", terminal.OneLine(dir))
+	case !info.IsDir():
+		return terminal.Usagef("%s is no folder", terminal.OneLine(dir))
+	case len(inside) > 0:
+		return terminal.Usagef("%s has the checkpoints of one computation: name the folder it is in", terminal.OneLine(dir))
+	}
+	return terminal.Usagef("%s: there are no checkpoints in it", terminal.OneLine(dir))
+}
+
 // writeCheckpoints writes a paragraph for each checkpoint.
 func writeCheckpoints(b *bytes.Buffer, infos []weft.CheckpointInfo) {
 	for i := range infos {
@@ -278,7 +302,11 @@ func writeCheckpoints(b *bytes.Buffer, infos []weft.CheckpointInfo) {
 			state = "damaged: " + checkpoint.Shown(c.Damaged)
 		}
 		fmt.Fprintf(b, "%s, %s\n", checkpoint.Shown(c.File), state)
-		done := fmt.Sprintf("%d of %d", c.Done, c.Total)
+		unit := "step"
+		if _, ok := c.Params["graph"]; ok {
+			unit = "task"
+		}
+		done := fmt.Sprintf("%d of %s", c.Done, terminal.Count(c.Total, unit))
 		if c.Finished {
 			done += ", finished"
 		}

@@ -210,7 +210,14 @@ func TestCheckpointCommand(t *testing.T) {
 		{2, "tasks; remove it or name another folder to begin anew, or resume it with --resume\n", with("--checkpoint", dir)},
 		{2, "cannot be kept", []string{"run", "reservoir", "--strategy", "eager", "--devices", "cpu", "--calibrate", "off", "--neurons", "10", "--batch", "4", "--steps", "2", "--checkpoint", refused}},
 		{2, "takes one folder", []string{"checkpoint", "show"}},
-		{2, "nothing to resume", []string{"checkpoint", "show", t.TempDir()}},
+		{2, "there are no checkpoints in it", []string{"checkpoint", "show", t.TempDir()}},
+		{2, "name the folder it is in", []string{"checkpoint", "show", filepath.Join(dir, keptName)}},
+		{2, "is no folder", []string{"checkpoint", "show", filepath.Join(dir, "lock")}},
+		{2, "2 are given", []string{"checkpoint", "show", dir, dir}},
+		{2, "name a folder", with("--checkpoint", "", "--every", "5s")},
+		{2, "give one of them", with("--checkpoint", dir, "--resume", "--resume-if-any")},
+		{2, "is no folder", with("--checkpoint", filepath.Join(dir, "lock"))},
+		{2, "workload is automata there and merkle here, leaves is nothing there and 16 here", []string{"run", "merkle", "--leaves", "16", "--devices", "cpu", "--calibrate", "off", "--cache-dir", "off", "--checkpoint", dir, "--resume"}},
 		{2, "no such folder", []string{"checkpoint", "show", filepath.Join(t.TempDir(), "gone")}},
 	} {
 		code, _, stderr := runWeft(c.args...)

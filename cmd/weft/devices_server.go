@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -95,6 +96,9 @@ func (r *remote) failed(err error) error {
 	if errors.As(err, &said) {
 		return fmt.Errorf("%s: %s", r.server, terminal.OneLine(said.Message))
 	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%s: nothing listens there; start weft serve, or name the address of one with --server", r.server)
+	}
 	return fmt.Errorf("%s: %w", r.server, err)
 }
 
@@ -107,7 +111,7 @@ func writeDevices(b *bytes.Buffer, devices []api.Device) {
 	terminal.Table(b, table)
 	for _, d := range devices {
 		if d.LastError != "" {
-			fmt.Fprintf(b, "\n%s\n", terminal.OneLine(d.Name+": "+d.LastError))
+			fmt.Fprintf(b, "\nThe last error of %s\n", terminal.OneLine(d.Name+": "+d.LastError))
 		}
 	}
 }
@@ -161,7 +165,7 @@ func newRemoteActions() (list []*cobra.Command) {
 			Example: fmt.Sprintf("  weft devices %s %s\n  weft devices %s %s --server https://host:8000 --token-file token", a.name, example, a.name, example),
 			Args: func(_ *cobra.Command, args []string) error {
 				if len(args) != n {
-					return fmt.Errorf("%s needs %s, as in weft devices %s %s", a.name, names, a.name, example)
+					return fmt.Errorf("%s takes %s, as in weft devices %s %s; %d are given", a.name, names, a.name, example, len(args))
 				}
 				return nil
 			},

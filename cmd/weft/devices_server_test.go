@@ -83,7 +83,7 @@ func TestDevicesOfServer(t *testing.T) {
 		"devices --server " + address:                              "wants a token",
 		"devices drain cpu:0 --server nowhere":                     "write http://HOST:PORT",
 		"devices --token-file " + token:                            "name it by --server",
-		"devices drain cpu:0 --server http://127.0.0.1:1":          "connection refused",
+		"devices drain cpu:0 --server http://127.0.0.1:1":          "nothing listens there",
 		"devices probe cpu:0 --token-file /no --server " + address: "/no",
 	} {
 		var out, stderr bytes.Buffer

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,12 +151,12 @@ func kernels() map[string]weft.Func {
 // be followed are a usage error.
 func open(ctx context.Context, o weft.Options, stderr io.Writer) (*weft.Runtime, error) {
 	o.Funcs = kernels()
-	o.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	o.Log = cmp.Or(o.Log, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
 		return a
-	}}))
+	}})))
 	rt, err := weft.Open(ctx, o)
 	// Devices that are not here were a mistake to ask for; those that are and did not open were not.
 	if errors.Is(err, weft.ErrOptions) || errors.Is(err, weft.ErrNoDevices) && o.Devices != "" && errors.Is(err, driver.ErrUnavailable) {

@@ -332,13 +332,14 @@ func (l *live) judge(ctx context.Context, job workload.Job, rep *liveReport, p *
 		return nil
 	}
 	p.At("checking the result")
+	began := time.Now()
 	switch err := terminal.Abandonable(ctx, job.Check); {
 	case errors.Is(err, context.Canceled):
 		return err
 	case err != nil:
 		return fmt.Errorf("the result is wrong: %w", err)
 	}
-	rep.Checked = true
+	rep.Checked, rep.CheckSeconds = true, time.Since(began).Seconds()
 	if i, ok := job.(workload.Inspected); ok {
 		rep.Misses = i.Misses()
 	}
@@ -418,6 +419,7 @@ type liveReport struct {
 	// whose tasks had all been measured before.
 	PredictionError float64 `json:"prediction_error,omitempty"`
 	Checked         bool    `json:"checked"`
+	CheckSeconds    float64 `json:"check_seconds,omitempty"`
 	// Verified counts the tasks that --verify had executed on two devices.
 	Verified *verified `json:"verified,omitempty"`
 	// Misses is the errors that the check may not have seen, with the chance of each.

@@ -94,6 +94,9 @@ func shortNumbers(result string) string {
 	})
 }
 
+// longCheck is the least time of a check, in seconds, that is told.
+const longCheck = 10
+
 // outcome writes what came of the runs.
 func (r *liveReport) outcome(w io.Writer) {
 	if r.Kept != nil {
@@ -119,6 +122,9 @@ func (r *liveReport) outcome(w io.Writer) {
 	case r.Checked:
 		fmt.Fprintln(w, "The result agrees with an independent reference.")
 		writeMisses(w, r.Misses)
+		if r.CheckSeconds >= longCheck {
+			fmt.Fprintf(w, "The check took %s; --check=false leaves it out.\n", terminal.Seconds(r.CheckSeconds))
+		}
 	case r.Interrupted:
 		left := "no output was written" // of a graph
 		if r.Class != "" {

@@ -116,7 +116,7 @@ func TestRunTable(t *testing.T) {
 		"--out " + two:                     "which the command uses",
 		"--out " + out + " --trace " + out: "which the command uses",
 		"--out - --trace -":                "standard output",
-		"--out " + t.TempDir():             "directory",
+		"--out " + t.TempDir():             "is a folder",
 	} {
 		code, _, stderr := runWeft(append(strings.Fields("run network "+flags+common), "--graph", two)...)
 		if code == 0 || !strings.Contains(stderr, why) || strings.Count(stderr, "\n") != 1 {

@@ -31,6 +31,7 @@ type serving struct {
 	check                                                           bool
 	out                                                             io.Writer
 	log                                                             *slog.Logger
+	warnings                                                        *slog.Logger // for the runtime, which tells of each device that it opens
 }
 
 func newServe() *cobra.Command {
@@ -100,6 +101,7 @@ func (v *serving) run(c *cobra.Command) error {
 	}
 	v.out = c.OutOrStdout()
 	v.log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+	v.warnings = slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if v.check {
 		// Files that it names are read too.
 		if _, err := serve.New(serve.Options{Config: config, Service: &infer.Service{}}); err != nil {
@@ -115,7 +117,10 @@ func (v *serving) run(c *cobra.Command) error {
 	if err != nil {
 		return terminal.Usage(err)
 	}
-	rt, note, err := config.Open(c.Context(), func(ctx context.Context, o weft.Options) (*weft.Runtime, error) { return open(ctx, o, os.Stderr) })
+	rt, note, err := config.Open(c.Context(), func(ctx context.Context, o weft.Options) (*weft.Runtime, error) {
+		o.Log = v.warnings
+		return open(ctx, o, os.Stderr)
+	})
 	if err != nil {
 		return err
 	}
@@ -176,7 +181,7 @@ func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Conf
 			if err != nil {
 				return nil, err
 			}
-			o.MaxDevices = 0
+			o.MaxDevices, o.Log = 0, v.warnings
 			return open(ctx, o, os.Stderr)
 		},
 	})

@@ -28,7 +28,7 @@ circuits, keys and proofs in gnark's own formats. A folder has a circuit
 		Example: `  weft zk setup keys --circuit merkle --constraints 20000
   weft zk prove keys --witness keys/witness.json --out proof.bin
   weft zk verify keys --proof proof.bin --public public.json`,
-		Args: terminal.OneOf("action"),
+		Args: terminal.OneOf("command"),
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
 	c.AddCommand(newZKSetup(), newZKProve(), newZKVerify())

@@ -100,7 +100,7 @@ func TestZK(t *testing.T) {
 	for _, args := range [][]string{one(nowhere, public), one(in("new.bin"), nowhere)} {
 		fails(exitUsage, "nowhere", args...)
 	}
-	fails(exitUsage, "own: ", one(in("new.bin"), folder)...)
+	fails(exitUsage, "own is a folder", one(in("new.bin"), folder)...)
 	fails(exitUsage, "would be written over", one(in("same"), filepath.Join(dir, ".", "same"))...)
 	if err := os.Symlink("same", in("link")); err != nil {
 		t.Fatal(err)

@@ -127,9 +127,9 @@ type Device struct {
 	// the model begin.
 	Devices int
 	up      bool
-	batches  []*Batch // in progress, those that are stuck too
-	free     int
-	on       []*placement
+	batches []*Batch // in progress, those that are stuck too
+	free    int
+	on      []*placement
 }
 
 // idle returns how many batches more it would compute at no cost to those that it has.
