@@ -2,7 +2,6 @@ package workload
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -127,18 +126,25 @@ func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, bef
 	if variant != "" {
 		keep.Params[variantParam] = variant
 	}
-	if text, ok := old[machineParam]; ok || placed && !resumed {
-		keep.Params[machineParam] = cmp.Or(text, formatMachine(m))
+	text := old[machineParam]
+	if placed && !resumed {
+		text = formatMachine(m)
+	}
+	if text != "" {
+		keep.Params[machineParam] = text
 	}
 	res.Report, err = rt.RunStages(ctx, keep, g, j.Bind()...)
 	return &res, err
 }
 
-// formatMachine writes a machine as text of one line.
+// formatMachine writes a machine as text of one line, "" if that could not be read back.
 func formatMachine(m *machine.Machine) string {
 	var b bytes.Buffer
 	if json.Compact(&b, machine.Encode(m)) != nil {
-		return "" // Encode writes JSON
+		return ""
+	}
+	if _, err := machine.Decode(b.Bytes()); err != nil {
+		return ""
 	}
 	return b.String()
 }
