@@ -81,8 +81,10 @@ func newCheckpoint(s Setup) *cobra.Command {
 		short: "What checkpoints cost a long computation",
 		long: `Run steps that each change all of some resident data, with checkpoints and
 without, in pairs, of which every second begins with the other, and compare the
-times. Both must end with the same bytes. The overhead is the median of the
-pairs, each of which is told. The time that the program waits for the last
+times. Both runs of a pair are on the same data, as memory may be faster here
+than there. All pairs must end with the same bytes, and what is resumed must be
+what the steps left. The overhead is the median of the pairs, each of which is
+told. The time that the program waits for the last
 checkpoint, at the end of a run, is beside that: it is there once, however long
 the run. The processor time that checkpoints took is told for each GiB written,
 and as a share of what all cores have from one checkpoint to the next.`,
@@ -204,9 +206,9 @@ func (o *keep) measure(m *meter) (rows []checkpointRow, err error) {
 	p.At("how long a step takes")
 	t := &keepTrial{m: m, bytes: bytes}
 	few := 3
-	first, err := t.run(few, weft.Checkpoint{})
+	first, err := t.try(few)
 	for ; err == nil && first.took < o.length/30 && few < 1<<20; few *= 8 { // too short to tell
-		first, err = t.run(8*few, weft.Checkpoint{})
+		first, err = t.try(8 * few)
 	}
 	if err != nil {
 		return nil, err
@@ -227,25 +229,49 @@ func (o *keep) measure(m *meter) (rows []checkpointRow, err error) {
 
 // pair measures a run with checkpoints in a folder and one without, in either order.
 func (o *keep) pair(t *keepTrial, p *terminal.Progress, steps int, folder string, keptFirst bool) (out checkpointPair, err error) {
+	l, err := t.load(weft.Checkpoint{Dir: folder, Every: o.every, Saved: t.saved})
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, l.close(), os.RemoveAll(folder)) }()
 	var without, with keepRun
+	var kept, last uint32 // checksums of the state: after the run with checkpoints, and in the end
 	before := t.wrote
 	for _, keeps := range []bool{keptFirst, !keptFirst} {
-		c, into := weft.Checkpoint{}, &without
+		into := &without
 		p.At("without checkpoints")
 		if keeps {
-			c, into = weft.Checkpoint{Dir: folder, Every: o.every, Saved: t.saved}, &with
+			into = &with
 			p.At("with checkpoints")
 		}
-		if *into, err = t.run(steps, c); err != nil {
+		if *into, err = t.run(l, steps, keeps); err != nil {
 			return out, err
+		}
+		if last, err = l.sum(t.m.ctx); err != nil {
+			return out, err
+		}
+		if keeps {
+			kept = last
 		}
 		p.Add()
 	}
-	if err := errors.Join(t.failed, os.RemoveAll(folder)); err != nil {
+	if t.failed != nil {
+		return out, t.failed
+	}
+	if t.ends == nil {
+		t.ends = &last
+	}
+	if *t.ends != last {
+		return out, fmt.Errorf("the state is another than that of the first pair: %08x and not %08x", last, *t.ends)
+	}
+	if err := l.close(); err != nil {
 		return out, err
 	}
-	if with.sum != without.sum {
-		return out, fmt.Errorf("with checkpoints the state is another: %08x and not %08x", with.sum, without.sum)
+	switch there, err := t.resumed(folder, steps); {
+	case err != nil:
+		return out, err
+	case there != kept:
+		return out, fmt.Errorf("what is resumed is another state: %08x and not %08x", there, kept)
 	}
 	return checkpointPair{
 		KeptFirst: keptFirst, Plain: without.took.Seconds(), Kept: with.took.Seconds(), Over: with.took.Seconds()/without.took.Seconds() - 1,
@@ -295,6 +321,7 @@ type keepTrial struct {
 	wrote            int64
 	held, took, last time.Duration
 	failed           error
+	ends             *uint32 // checksum of the state after a pair; nil before the first
 }
 
 // saved counts a checkpoint.
@@ -312,65 +339,117 @@ func (t *keepTrial) saved(s weft.Saved) {
 	}
 }
 
-// keepRun is what some steps took, with the last checkpoint in cpu alone, and the checksum of the
-// state they left.
+// keepRun is what some steps took, with the last checkpoint in cpu alone.
 type keepRun struct {
 	took, cpu time.Duration
 	others    float64 // cores that other programs used; -1 if that is not known
-	sum       uint32
 }
 
-// run runs some steps.
-func (t *keepTrial) run(steps int, c weft.Checkpoint) (r keepRun, err error) {
+// keepLoad is a runtime with the state and a step that is ready to run.
+type keepLoad struct {
+	rt    *weft.Runtime
+	state *weft.Data[byte]
+	step  *weft.Prepared
+}
+
+// load opens a runtime and runs a step, which makes its buffers.
+func (t *keepTrial) load(c weft.Checkpoint) (_ *keepLoad, err error) {
 	rt, err := t.m.open(func(o *weft.Options) { o.Checkpoint = c })
 	if err != nil {
-		return r, err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, rt.Close()) }()
-	g, err := evolveGraph(t.bytes, 8*len(rt.Devices()))
-	if err != nil {
-		return r, err
-	}
-	state, err := weft.Alloc[byte](rt, "state", int(t.bytes))
-	if err != nil {
-		return r, err
-	}
-	defer state.Release()
-	ready, err := rt.Prepare(g, state.As("from"), state.As("to"))
-	if err != nil {
-		return r, err
-	}
-	if _, err := ready.Run(t.m.ctx); err != nil { // makes its buffers
-		return r, err
-	}
-	if t.machine == "" { // the first run
+	l := &keepLoad{rt: rt}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.close())
+		}
+	}()
+	if t.machine == "" { // the first time
 		if err := checkEvolve(t.m.ctx, rt); err != nil {
-			return r, err
+			return nil, err
 		}
 	}
 	t.machine = devicesOf(rt)
+	g, err := evolveGraph(t.bytes, 8*len(rt.Devices()))
+	if err != nil {
+		return nil, err
+	}
+	if l.state, err = weft.Alloc[byte](rt, "state", int(t.bytes)); err != nil {
+		return nil, err
+	}
+	if l.step, err = rt.Prepare(g, l.state.As("from"), l.state.As("to")); err != nil {
+		return nil, err
+	}
+	_, err = l.step.Run(t.m.ctx)
+	return l, err
+}
+
+// close gives all back; closing again does nothing.
+func (l *keepLoad) close() error {
+	l.state.Release()
+	return l.rt.Close()
+}
+
+// sum is the checksum of the state.
+func (l *keepLoad) sum(ctx context.Context) (uint32, error) {
+	all, err := l.state.Get(ctx)
+	return crc32.Checksum(all, crc32.MakeTable(crc32.Castagnoli)), err
+}
+
+// keep runs some steps with checkpoints: none where all of them are resumed.
+func (l *keepLoad) keep(ctx context.Context, steps int, step func(context.Context, int) error) error {
+	return l.rt.Steps(ctx, weft.Keep{Name: "bench"}, steps, []weft.Binding{l.state.As("state")}, step)
+}
+
+// try runs some steps without checkpoints.
+func (t *keepTrial) try(steps int) (r keepRun, err error) {
+	l, err := t.load(weft.Checkpoint{})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	return t.run(l, steps, false)
+}
+
+// resumed returns the checksum of the state that a run of some steps left in a folder.
+func (t *keepTrial) resumed(folder string, steps int) (sum uint32, err error) {
+	l, err := t.load(weft.Checkpoint{Dir: folder, Resume: true})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	if err := l.keep(t.m.ctx, steps, func(context.Context, int) error { return errors.New("the last checkpoint lacks steps") }); err != nil {
+		return 0, err
+	}
+	return l.sum(t.m.ctx)
+}
+
+// run runs some steps, with checkpoints or without.
+func (t *keepTrial) run(l *keepLoad, steps int, keeps bool) (r keepRun, err error) {
+	step := func(ctx context.Context, _ int) error {
+		_, err := l.step.Run(ctx)
+		return err
+	}
 	var part partRow
 	ended := part.watch()
 	began, used := time.Now(), cpuTime()
-	if err := rt.Steps(t.m.ctx, weft.Keep{Name: "bench"}, steps, []weft.Binding{state.As("state")}, func(ctx context.Context, _ int) error {
-		_, err := ready.Run(ctx)
-		return err
-	}); err != nil {
+	if keeps {
+		err = l.keep(t.m.ctx, steps, step)
+	}
+	for i := 0; i < steps && !keeps && err == nil; i++ {
+		err = step(t.m.ctx, i)
+	}
+	if err != nil {
 		return r, err
 	}
 	r.took = time.Since(began)
 	ended()
 	r.others = part.Others
-	if c.Dir != "" {
-		_ = rt.Checkpoint(t.m.ctx) // it may be written already, and what goes wrong is told
+	if keeps {
+		_ = l.rt.Checkpoint(t.m.ctx) // it may be written already, and what goes wrong is told
 		t.last += time.Since(began) - r.took
 	}
 	r.cpu = cpuTime() - used
-	all, err := state.Get(t.m.ctx)
-	if err != nil {
-		return r, err
-	}
-	r.sum = crc32.Checksum(all, crc32.MakeTable(crc32.Castagnoli))
 	return r, nil
 }
 
