@@ -113,6 +113,7 @@ type resident struct {
 	bytes    int64
 	released atomic.Bool
 	writer   int32        // port of the call that begins which writes it, -1 for none; the loop's
+	port     int32        // the last port of that call it is bound to, -1 before the first; the loop's
 	writes   atomic.Int64 // runs that gave it another value
 	by       atomic.Int64 // the last of them
 	secret   atomic.Bool  // it was bound to secret data of a graph
@@ -278,7 +279,7 @@ func (b *Buffer[T]) Release() {
 
 // As binds the data to a graph's data of a name. It may be bound to several, which all
 // have its value at the beginning; at most one of them may be written, whose value at
-// the end it has after.
+// the end it has after. Tasks must use all of these in the same slices.
 func (d *Data[T]) As(name string) Binding {
 	if d == nil {
 		return Binding{Name: name, err: errNoData}

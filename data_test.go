@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,5 +78,49 @@ func TestCancelWithResidentData(t *testing.T) {
 	}()
 	if _, err := rt.Run(ctx, g, d.As("w")); !errors.Is(err, weft.ErrCancelled) || errors.Is(err, weft.ErrHeld) {
 		t.Error(err)
+	}
+}
+
+// Resident data is bound to two data of a graph only if that cuts both alike: its values are those of its pieces,
+// and a task that reads what others write in parts would get the first of them alone.
+func TestResidentCutTwice(t *testing.T) {
+	rt := mustKeep(t, weft.Checkpoint{}, nil)
+	defer rt.Close()
+	halves := func(whole bool) *graph.Graph {
+		var b graph.Builder
+		now := b.Data(graph.Data{Name: "now", Bytes: 64, Input: true})
+		next := b.Data(graph.Data{Name: "next", Bytes: 64, Output: true})
+		for i := range int64(2) {
+			from := graph.Use{Data: now, Access: graph.Read}
+			if !whole {
+				from.Offset, from.Bytes = 32*i, 32
+			}
+			b.Add(graph.Task{Steps: []graph.Step{{Kernel: graph.GoKernel("mix"), Launch: graph.Grid(1)}},
+				Uses: []graph.Use{from, {Data: next, Access: graph.Write, Offset: 32 * i, Bytes: 32}}})
+		}
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	x, err := weft.Put(rt, "x", make([]uint64, 8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Release()
+	y, err := weft.Put(rt, "y", make([]uint64, 8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer y.Release()
+	if _, err := rt.Run(t.Context(), halves(true), x.As("now"), x.As("next")); !errors.Is(err, weft.ErrBinding) || !strings.Contains(err.Error(), "cuts differently, in 1 and 2 pieces") {
+		t.Errorf("cut in one and in two: %v", err)
+	}
+	if _, err := rt.Run(t.Context(), halves(false), x.As("now"), x.As("next")); err != nil {
+		t.Errorf("cut alike: %v", err)
+	}
+	if _, err := rt.Run(t.Context(), halves(true), x.As("now"), y.As("next")); err != nil {
+		t.Errorf("of two: %v", err)
 	}
 }

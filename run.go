@@ -450,12 +450,21 @@ func (c *call) begin() error {
 			if s.res.check() != nil {
 				return fmt.Errorf("%w: data %q: %q was released", ErrBinding, s.Name, s.res.name)
 			}
-			s.res.writer = -1
+			s.res.writer, s.res.port = -1, -1
 		}
 	}
 	for i := range c.slots {
 		res := c.slots[i].res
-		if res == nil || !c.p.ports[i].written {
+		if res == nil {
+			continue
+		}
+		if first := res.port; first >= 0 {
+			if err := c.p.sameCut(int(first), i, res); err != nil {
+				return err
+			}
+		}
+		res.port = int32(i)
+		if !c.p.ports[i].written {
 			continue
 		}
 		if res.writer >= 0 {
@@ -467,6 +476,19 @@ func (c *call) begin() error {
 		return nil
 	}
 	return c.p.r.claims.claim(c)
+}
+
+// sameCut errs if the graph cuts the data of two ports, to which the same resident data is bound, in other
+// pieces. The values of resident data are those of its pieces.
+func (p *Prepared) sameCut(i, j int, res *resident) error {
+	f := p.g.Flow()
+	pieces := func(d graph.DataID) []graph.Piece { return f.Pieces[f.PieceOff[d]:f.PieceOff[d+1]] }
+	a, b := pieces(p.ports[i].data), pieces(p.ports[j].data)
+	if slices.EqualFunc(a, b, func(a, b graph.Piece) bool { return a.Hi == b.Hi }) {
+		return nil
+	}
+	return fmt.Errorf("%w: %q is bound to data %q and to data %q, which the graph cuts differently, in %d and %d pieces: have tasks use both in the same slices, or bind two and swap them from run to run",
+		ErrBinding, res.name, p.ports[i].name, p.ports[j].name, len(a), len(b))
 }
 
 // ended puts what was checked into the report, and counts the run for the resident data that it

@@ -62,11 +62,9 @@ func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, bef
 	if err != nil {
 		return nil, err
 	}
-	m := rt.Machine()
-	if text, ok := old[machineParam]; ok {
-		if m, err = machineOf(text, m); err != nil {
-			return nil, fmt.Errorf("%w: %w", weft.ErrCheckpoint, err)
-		}
+	m, err := machineOf(old[machineParam], rt.Machine())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", weft.ErrCheckpoint, err)
 	}
 	p, placed := j.(Placed)
 	if placed {
@@ -126,11 +124,10 @@ func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, bef
 	if variant != "" {
 		keep.Params[variantParam] = variant
 	}
-	text := old[machineParam]
 	if placed && !resumed {
-		text = formatMachine(m)
+		old = map[string]string{machineParam: formatMachine(m)}
 	}
-	if text != "" {
+	if text := old[machineParam]; text != "" {
 		keep.Params[machineParam] = text
 	}
 	res.Report, err = rt.RunStages(ctx, keep, g, j.Bind()...)
@@ -149,9 +146,12 @@ func formatMachine(m *machine.Machine) string {
 	return b.String()
 }
 
-// machineOf reads a machine that a job was placed on. Where now has the same devices, it is now with what
-// was measured then, or the job would be placed otherwise.
+// machineOf reads a machine that a job was placed on, which is now if there is no text. Where now has the same
+// devices, it is now with what was measured then, or the job would be placed otherwise.
 func machineOf(text string, now *machine.Machine) (*machine.Machine, error) {
+	if text == "" {
+		return now, nil
+	}
 	then, err := machine.Decode([]byte(text))
 	if err != nil {
 		return nil, fmt.Errorf("the machine that it was begun on: %w", err)
