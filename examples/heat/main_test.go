@@ -58,11 +58,13 @@ func TestKilled(t *testing.T) {
 	for range 3 {
 		before := newest()
 		c, _ := program(dir)
-		for newest() == before {
+		ended := make(chan error, 1)
+		go func() { ended <- c.Wait() }() // with what a killed process ends with
+		for newest() == before && len(ended) == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		_ = c.Process.Kill() // it may have ended
-		_ = c.Wait()         // with what a killed process ends with
+		<-ended
 	}
 	c, got := program(dir)
 	if err := c.Wait(); err != nil || !bytes.Equal(got.Bytes(), want.Bytes()) {
