@@ -48,7 +48,7 @@ func TestTelemetryReachesEngine(t *testing.T) {
 	if err := d.Play("on 0 set errors 1"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, x, "a device with new memory errors is given up", func(st []engine.DeviceStatus) bool { return st[0].State != engine.Healthy })
+	eventually(t, x, "a device with a new memory error is given up, and back", func(st []engine.DeviceStatus) bool { return st[0].Losses == 1 && st[0].State == engine.Healthy })
 	runs(t, x)
 }
 
