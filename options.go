@@ -57,9 +57,9 @@ type Options struct {
 	// was measured or a kernel may be compiled; Go kernels in this process have
 	// none. -1 means no bound anywhere. A task may name its own (graph.Task.Timeout).
 	TaskTimeout time.Duration
-	// HangTimeout is how long a worker process may give no sign of life (10 s). Then it is ended and
-	// replaced, and what it had goes on elsewhere. It is for processes that are stopped or hang in a driver:
-	// a kernel that never returns is ended by TaskTimeout.
+	// HangTimeout ends a worker process that gives no sign of life for this long (10 s). The worker is
+	// replaced, and its tasks run again on other devices. This finds processes that are stopped or hang in a
+	// driver; a kernel that never returns is ended by TaskTimeout.
 	HangTimeout time.Duration
 	// SyncTimeout bounds the wait for data in Get and for devices in Close; 0
 	// means no bound.

@@ -589,7 +589,7 @@ func noSecret(keep Keep, state []part) error {
 	return nil
 }
 
-// changes is how a step changed the state, as far as that can be told.
+// changes says whether a step changed the state, and whether an interrupted step could have changed only part of it.
 type changes int
 
 const (

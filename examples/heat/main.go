@@ -23,7 +23,7 @@ import (
 // funcs are the kernels, by name. Workers have them too.
 var funcs = map[string]weft.Func{"spread": weft.WithParams(spread)}
 
-// band is the part of the plate that a task makes: some rows of so many numbers.
+// band says which part of the plate a task computes: it begins at row Row of a plate with Rows rows of Size numbers.
 type band struct{ Row, Rows, Size int }
 
 // spread makes the next temperatures of rows lo to hi-1 of a band. The first and the last row of the plate

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -33,9 +32,6 @@ func Example() {
 
 // The program ends with the same heat when it is killed again and again.
 func TestKilled(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a process that is killed leaves its folder in use")
-	}
 	program := func(dir string) (*exec.Cmd, *bytes.Buffer) {
 		c := exec.CommandContext(t.Context(), os.Args[0], "-dir", dir, "-size", "128", "-steps", "1500", "-every", "20ms")
 		c.Env = append(os.Environ(), asProgram+"=1", "XDG_CACHE_HOME="+t.TempDir())
@@ -61,7 +57,7 @@ func TestKilled(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- c.Wait() }() // with what a killed process ends with
 		for newest() == before && len(ended) == 0 {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // until there is a checkpoint
 		}
 		_ = c.Process.Kill() // it may have ended
 		<-ended

@@ -123,8 +123,8 @@ type Device struct {
 	// cores do; at least 1. Places beyond that keep it busy from the end of one batch to the
 	// next.
 	Parallel int
-	// Devices is how many devices it stands for, at least 1: while fewer batches of a model hang, others of
-	// the model begin.
+	// Devices is the number of real devices behind it, at least 1. A model whose batches hang gets no further
+	// batch there once as many hang as there are real devices.
 	Devices int
 	up      bool
 	batches []*Batch // in progress, those that are stuck too

@@ -339,7 +339,7 @@ func (t *keepTrial) saved(s weft.Saved) {
 	}
 }
 
-// keepRun is what some steps took, with the last checkpoint in cpu alone.
+// keepRun is the cost of some steps. The last checkpoint, which is written after them, is in cpu and not in took.
 type keepRun struct {
 	took, cpu time.Duration
 	others    float64 // cores that other programs used; -1 if that is not known

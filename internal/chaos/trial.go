@@ -23,7 +23,7 @@ type Trial struct {
 	For     time.Duration // no bout begins after it, and no round
 	Seed    uint64        // decides which worker is struck, when and how: see plan
 	Faults  []string      // those that may happen, of Faults
-	// Stuck is how long a round may take: after it the trial ends with ErrStuck. 0 stands for 10 minutes.
+	// Stuck limits the time of a round (10 minutes if it is 0). A round that takes longer ends the trial with ErrStuck.
 	Stuck time.Duration
 	// Told, if it is not nil, is called after every round with the account so far.
 	Told func(*Account)
@@ -144,7 +144,8 @@ func (t *Trial) Run(ctx context.Context) (*Account, error) {
 	return a, nil
 }
 
-// hang is how long a worker may be silent: a second where none is stated, or a trial would wait more than run.
+// hang is the time without a sign of life after which a worker is ended. The default is 1 s, less than that of
+// weft.Options, so that a trial spends its time on rounds and not on waiting for stopped workers.
 func (t *Trial) hang() time.Duration { return cmp.Or(t.Options.HangTimeout, time.Second) }
 
 // jobOf returns the job of the bout before, if there was one and it kept nothing on devices, or

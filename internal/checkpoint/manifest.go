@@ -240,7 +240,7 @@ func Shown(s string) string {
 const maxDiffer = 4
 
 // Differ says how two computations differ, "" if they are the same: first in parameters that both have.
-// have is what the checkpoint says.
+// have describes the computation of the checkpoint, want the one that would resume it.
 func Differ(have, want Meta) string {
 	if have.Name != want.Name {
 		return fmt.Sprintf("it is of %q, and this is %q", have.Name, want.Name)

@@ -380,8 +380,9 @@ func (s *Store) writeData(m *Manifest, data []Source, at [][]int, bytes int64) e
 	})
 }
 
-// atOnce is how many blocks are written by one call. Meanwhile the call keeps a processor of Go's
-// scheduler from others, until that sees it, which takes up to 10 ms: calls that end before take the most.
+// atOnce is the number of blocks that one call writes at most, 128 MiB. A goroutine in a system call keeps one of
+// Go's processors idle until the scheduler takes that away, after up to 10 ms. Few long calls therefore cost less
+// than many short ones, each of which is over before.
 const atOnce = 128
 
 // inRow returns how many of some blocks, in order, lie in a row and are written at once.

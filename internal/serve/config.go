@@ -405,8 +405,8 @@ func (c *Config) Options() (weft.Options, error) {
 	return o, o.Validate()
 }
 
-// hangTimeout is how long a worker may be silent unless the configuration says otherwise: its requests have a deadline
-// of seconds, and go to another device only then.
+// hangTimeout is the default of hang_timeout in a service, less than that of weft.Options: the requests of a hung
+// worker go to another device only when the worker is ended, and must still meet their deadline, 10 s by default.
 const hangTimeout = 2 * time.Second
 
 // ladder has the rungs by which a service brings a device back whose worker ends, unless its configuration says

@@ -50,7 +50,7 @@ type Options struct {
 	NoWorkers bool
 	// Standby keeps a second worker warm for each GPU.
 	Standby bool
-	// Hang is how long a worker may be silent; see proc.Options.
+	// Hang is the time without a sign of life after which a worker is ended, 0 for the default of proc.Options.
 	Hang time.Duration
 	// WorkerCommand starts workers, when the program itself cannot be one.
 	WorkerCommand []string
