@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -62,6 +63,8 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	budget := flags.Duration("budget", 0, "begin no mutant after this long; 0 is never")
 	jobs := flags.Int("jobs", 1, "mutants tried at a time")
 	own := flags.Bool("own", false, "run the tests of a mutant's own package only")
+	files := flags.String("files", "", "draw from files whose path below the root matches this regular expression only")
+	tests := flags.String("tests", "", "arguments of go test for the own tests of every mutant; empty runs those of its package")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -77,7 +80,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(scratch)
-	b := &bench{root: top, scratch: scratch, limit: *limit, jobs: *jobs, budget: *budget}
+	b := &bench{root: top, scratch: scratch, limit: *limit, jobs: *jobs, budget: *budget, tests: *tests}
 	if !*own {
 		b.later = later
 	}
@@ -100,6 +103,11 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 		if err != nil {
 			return err
 		}
+		match, err := regexp.Compile(*files)
+		if err != nil {
+			return fmt.Errorf("-files: %w", err)
+		}
+		all = slices.DeleteFunc(all, func(m mutant) bool { return !match.MatchString(m.File) })
 		list = draw(all, *seed, *n)
 		fmt.Fprintf(w, "%d of %d mutants, seed %d\n", len(list), len(all), *seed)
 	}

@@ -198,6 +198,34 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Mutants are drawn from the files that are named, and tried with the tests that are named.
+func TestFilesAndTests(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":    "module m\n\ngo 1.24\n",
+		"f.go":      "package p\n\nfunc F(a int) int { return a + 2 }\n",
+		"g.go":      "package p\n\nfunc G(a int) int { return a + 3 }\n",
+		"p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestF(t *testing.T) {\n\tif F(0) != 2 {\n\t\tt.Error(F(0))\n\t}\n}\n\nfunc TestG(t *testing.T) {\n\tif G(0) != 3 {\n\t\tt.Error(G(0))\n\t}\n}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for tests, outcome := range map[string]string{"": killed, ". -run TestF": survived} {
+		var out strings.Builder
+		err := run(context.Background(), []string{
+			"-root", root, "-packages", ".", "-results", filepath.Join(t.TempDir(), "results"), "-files", `^g\.go$`, "-tests", tests,
+		}, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(out.String(), "\n")
+		if strings.Contains(out.String(), "f.go") || !strings.Contains(lines[1], " "+outcome+" g.go:3 operator: ") {
+			t.Errorf("-tests %q:\n%s", tests, out.String())
+		}
+	}
+}
+
 // A test that never ends is a mutant found.
 func TestLimit(t *testing.T) {
 	b := &bench{root: t.TempDir(), scratch: t.TempDir(), limit: time.Second}

@@ -33,6 +33,7 @@ type bench struct {
 	root    string // of the module
 	scratch string
 	later   map[string][]string // tests of dependents, by package
+	tests   string              // arguments of go test for the own tests of a mutant; empty is its package
 	limit   time.Duration       // of one go test
 	jobs    int                 // mutants tried at a time
 	budget  time.Duration       // no mutant begins after this long, if it is set
@@ -99,8 +100,7 @@ func (b *bench) sound(ctx context.Context, list []mutant, done map[string]outcom
 		if _, tried := done[m.Key]; tried {
 			continue
 		}
-		pkg := m.pkg()
-		for _, args := range append([]string{pkg}, b.later[pkg]...) {
+		for _, args := range b.testsOf(m) {
 			if seen[args] {
 				continue
 			}
@@ -111,6 +111,15 @@ func (b *bench) sound(ctx context.Context, list []mutant, done map[string]outcom
 		}
 	}
 	return nil
+}
+
+// testsOf returns the tests that a mutant is tried with, each as arguments of go test.
+func (b *bench) testsOf(m mutant) []string {
+	own := b.tests
+	if own == "" {
+		own = m.pkg()
+	}
+	return append([]string{own}, b.later[m.pkg()]...)
 }
 
 // test runs tests, given as arguments of go test, with a mutant in its place or without.
@@ -132,7 +141,7 @@ func (b *bench) try(ctx context.Context, m mutant, job int) (outcome, error) {
 	if text, err := b.run(ctx, "build", "-overlay", overlay, pkg); err != nil {
 		out.Outcome, out.By = invalid, firstLine(text, pkg)
 	} else {
-		for _, args := range append([]string{pkg}, b.later[pkg]...) {
+		for _, args := range b.testsOf(m) {
 			if text, err := b.test(ctx, overlay, args); err != nil {
 				out.Outcome, out.By = killed, strings.Fields(args)[0]+": "+firstLine(text, "#")
 				break
