@@ -21,12 +21,15 @@ type Future[T any] struct{ c *closure[T] }
 // [DependencyError], or, if the task was cancelled before it began, the cause of the
 // context it was started with.
 //
-// A task that waits gives its place to another, within a limit too, so that tasks that wait
-// for tasks do not run out of places. With the context it was called with, it also runs the
-// other task itself if that was not begun, which is much quicker, and a wait that could not
-// end, since the other task waits for this one, returns [ErrDeadlock]; every goroutine that
-// waits with the context of a task counts as that task. Cycles through channels, locks and
-// the ends of scopes are not seen.
+// Which task waits is told by ctx: the one whose function was called with it, or with a context
+// that it is derived from, whatever goroutine calls. That task gives its place to another, within
+// a limit too, so that tasks that wait for tasks do not run out of places. With the context it
+// was called with, it also runs the other task itself if that was not begun, which is much
+// quicker. A wait that could not end, since the other task waits for this one, returns
+// [ErrDeadlock]; cycles through channels, locks and the ends of scopes are not seen.
+//
+// With a context of no task, such as [context.Background], a task that waits keeps its place. If
+// it waits so for a task that needs the last place of its own [Limit], neither ends.
 func (f Future[T]) Wait(ctx context.Context) (value T, err error) {
 	if ctx == nil {
 		panic(errors.New("weft: Wait: the context is nil; use context.Background()"))

@@ -35,11 +35,12 @@ var tasks = sync.OnceValue(func() *pool.Pool { return pool.New(runtime.GOMAXPROC
 // future. It needs no [Runtime]. f may start tasks with the context it is called with, and
 // wait for them.
 //
-// As many tasks run at the same time as there are processors; those that wait for another,
-// and those within a [Limit], do not count. If tasks block otherwise and processors are
-// idle, more are run after some milliseconds. A task started by a task is the next that
-// its goroutine runs, the newest first; those from elsewhere run in the order they were
-// started.
+// As many tasks run at the same time as there are processors; those that wait for another with
+// their context, and those within a [Limit], do not count. If tasks block otherwise and
+// processors are idle, more are run after some milliseconds. A task started by a task is the next
+// that its goroutine runs, the newest first; those from elsewhere run in the order they were
+// started. Now and then the oldest goes first, so that tasks which start others without end
+// keep no task waiting for ever.
 //
 // The task is cancelled with ctx: if it has not begun it is not run, and f gets a context
 // that ends with ctx. If ctx belongs to a [Scope], so does the task. The error of a task that
@@ -189,8 +190,8 @@ func After(futures ...Dependency) TaskOption {
 
 // Limit bounds the number of its tasks that run at the same time. They run on goroutines of their own,
 // beside the tasks of no limit, so that it suits work that waits for a disk, a network or
-// a service. A task that waits for another gives up its place and gets it back before
-// Wait returns. NewLimit makes one.
+// a service. A task that waits for another with its context gives up its place and gets it back
+// before Wait returns; with a context of no task it keeps it. NewLimit makes one.
 type Limit struct{ gate *gate.Limit }
 
 // NewLimit returns a limit of n tasks, at least one.

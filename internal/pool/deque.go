@@ -89,6 +89,17 @@ func (d *deque) take(out []*Task) int {
 	return k
 }
 
+// oldest claims the oldest task that nobody has claimed, nil if there is none.
+func (d *deque) oldest() *Task {
+	var one [1]*Task
+	for d.take(one[:]) == 1 {
+		if one[0].claim() {
+			return one[0]
+		}
+	}
+	return nil
+}
+
 // trim lets a large ring go once it is empty.
 func (d *deque) trim() {
 	if d.n == 0 && len(d.buf) > 1024 {

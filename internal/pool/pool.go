@@ -5,10 +5,14 @@
 //
 // A goroutine of the pool has a slot. It runs the newest task that tasks of the slot have
 // started, else the oldest that came from outside, else the oldest that another slot has;
-// of the last two it takes several at a time. It ends when it finds nothing, and one is
-// started when a task comes and fewer run than there are slots: a pool that has nothing to
-// do has no goroutine. A task that waits for another runs it itself if it was not begun;
-// else another goroutine gets its slot.
+// of the last two it takes several at a time. Every 61st time it takes the oldest first, or
+// tasks that start others without end would keep the older ones waiting for ever. It ends
+// when it finds nothing, and one is started when a task comes and fewer run than there are
+// slots: a pool that has nothing to do has no goroutine. A task that waits for another runs
+// it itself if it was not begun; else another goroutine gets its slot.
+//
+// Where a task runs is in its record, which is the context that its function is called with.
+// So a call of the pool knows by its context alone which task makes it.
 //
 // Who owns what: deques and the state of a task are for every goroutine; the gate, the
 // rules of tasks and the watches of scopes are behind Pool.mu. Under it no function of a
@@ -51,21 +55,23 @@ type Pool struct {
 	recent  atomic.Pointer[Scope]
 	running atomic.Int32  // goroutines that look for tasks or run one that does not wait
 	want    atomic.Int32  // the most of them; above the number of slots while tasks block
-	turn    atomic.Uint32 // gives goroutines their slots
+	turn    atomic.Uint32 // gives tasks within limits their slots
+	starts  atomic.Uint32 // goroutines that were started for tasks of no limit
+	steals  atomic.Uint32 // how often a slot has taken tasks of another
 	guarded atomic.Bool   // watchdog runs
+	// spawn starts loop on a goroutine of its own. Tests take its place.
+	spawn func(slot uint16, tick uint32)
 	// urgent and idle are how many tasks the gate has for Next.
 	urgent, idle atomic.Int32
 
 	mu   sync.Mutex
 	gate gate.Gate
-	// visits are the tasks within limits that have begun, by the number of their goroutine.
-	visits  map[uint64]*Task
-	visited atomic.Int32 // how many there are
 }
 
 // New makes a pool with a number of slots.
 func New(slots int) *Pool {
-	p := &Pool{slots: make([]slot, slots), visits: make(map[uint64]*Task)}
+	p := &Pool{slots: make([]slot, slots)}
+	p.spawn = func(slot uint16, tick uint32) { go p.loop(slot, tick) }
 	p.want.Store(int32(slots))
 	p.background = newScope(p, context.Background(), nil)
 	return p
@@ -151,16 +157,16 @@ func (p *Pool) push(t, w *Task) {
 	}
 }
 
-// wake starts a goroutine if fewer run than may.
+// wake starts a goroutine if fewer run than may. They get the slots in turn, and count their
+// tasks from the number of goroutines that the slot has had: where each has one task, the
+// oldest come first as often as where one goroutine has all.
 func (p *Pool) wake() {
 	if p.join() {
-		go p.loop(p.anySlot())
+		n, slots := p.starts.Add(1), uint32(len(p.slots))
+		p.spawn(uint16(n%slots), n/slots)
 		p.guard()
 	}
 }
-
-// anySlot returns the slots in turn.
-func (p *Pool) anySlot() uint16 { return uint16(p.turn.Add(1) % uint32(len(p.slots))) }
 
 // join counts one more goroutine that runs, if there may be one.
 func (p *Pool) join() bool {
@@ -202,8 +208,14 @@ func (p *Pool) work() bool {
 	return false
 }
 
-// loop is a goroutine of the pool.
-func (p *Pool) loop(slot uint16) {
+// visit runs a task within a limit, on a goroutine of its own. The tasks that it starts are
+// for one of the slots in turn.
+func (p *Pool) visit(t *Task) {
+	p.run(t, uint16(p.turn.Add(1)%uint32(len(p.slots))), 0)
+}
+
+// loop is a goroutine of the pool. tick is one more for each task.
+func (p *Pool) loop(slot uint16, tick uint32) {
 	ends := false
 	defer func() {
 		if !ends { // by Goexit
@@ -213,23 +225,28 @@ func (p *Pool) loop(slot uint16) {
 			}
 		}
 	}()
-	for tick := uint32(1); ; tick++ {
-		if t := p.next(slot, tick); t != nil {
-			p.run(t, slot, 0)
-			if p.surplus() {
-				ends = true
-				return
-			}
-			continue
-		}
-		p.running.Add(-1)
-		// A task pushed before that started no goroutine.
-		if !p.work() || !p.join() {
-			ends = true
-			return
-		}
+	for ; p.step(slot, tick); tick++ {
 	}
+	ends = true
 }
+
+// step runs one task, and reports whether the goroutine goes on.
+func (p *Pool) step(slot uint16, tick uint32) bool {
+	if t := p.next(slot, tick); t != nil {
+		p.run(t, slot, 0)
+		return !p.surplus()
+	}
+	p.running.Add(-1)
+	return p.again()
+}
+
+// again reports whether a goroutine that found no task and is not counted any more goes on:
+// a task that was pushed while it was counted started no other.
+func (p *Pool) again() bool { return p.work() && p.join() }
+
+// agedEvery is how often the oldest tasks go first. 61 is Go's own choice for its scheduler: a
+// prime, so that it is in step with no pattern of tasks.
+const agedEvery = 61
 
 // next claims a task.
 func (p *Pool) next(slot uint16, tick uint32) *Task {
@@ -239,10 +256,8 @@ func (p *Pool) next(slot uint16, tick uint32) *Task {
 		}
 	}
 	s := &p.slots[slot]
-	// Now and then those from outside go first, or tasks that start others without
-	// end would keep them waiting. 61 is Go's own choice for its scheduler.
-	if tick%61 == 0 {
-		if t := p.older(s); t != nil {
+	if tick%agedEvery == 0 {
+		if t := p.aged(slot, tick/agedEvery); t != nil {
 			return t
 		}
 	}
@@ -255,11 +270,7 @@ func (p *Pool) next(slot uint16, tick uint32) *Task {
 		return t
 	}
 	for i := 1; i < len(p.slots); i++ {
-		victim := &p.slots[(int(slot)+i)%len(p.slots)]
-		if t := p.grab(&victim.own, s); t != nil {
-			return t
-		}
-		if t := p.grab(&victim.inbox, s); t != nil {
+		if t := p.steal(&p.slots[(int(slot)+i)%len(p.slots)], s); t != nil {
 			return t
 		}
 	}
@@ -269,15 +280,47 @@ func (p *Pool) next(slot uint16, tick uint32) *Task {
 	return nil
 }
 
-// older claims the oldest task of an inbox, or else of those from outside.
-func (p *Pool) older(s *slot) *Task {
-	var one [1]*Task
-	for s.inbox.take(one[:]) == 1 {
-		if one[0].claim() {
-			return one[0]
+// aged claims a task that newer ones could keep waiting without end: the oldest of those from
+// outside, of those that tasks of the slot have started, or of another slot, whose
+// goroutine may be elsewhere. Each of the three goes first in its turn.
+func (p *Pool) aged(slot uint16, turn uint32) *Task {
+	s, n := &p.slots[slot], uint32(len(p.slots))
+	for kind := range uint32(3) {
+		var t *Task
+		switch (turn + kind) % 3 {
+		case 0:
+			t = p.older(s)
+		case 1:
+			t = s.own.oldest()
+		case 2:
+			if n > 1 {
+				t = p.steal(&p.slots[(uint32(slot)+1+turn/3%(n-1))%n], s)
+			}
+		}
+		if t != nil {
+			return t
 		}
 	}
+	return nil
+}
+
+// older claims the oldest task of an inbox, or else of those from outside.
+func (p *Pool) older(s *slot) *Task {
+	if t := s.inbox.oldest(); t != nil {
+		return t
+	}
 	return p.grab(&p.outside, s)
+}
+
+// steal claims the oldest task of another slot, and moves some of those after it to s.
+func (p *Pool) steal(victim, s *slot) *Task {
+	for _, d := range [...]*deque{&victim.own, &victim.inbox} {
+		if t := p.grab(d, s); t != nil {
+			p.steals.Add(1)
+			return t
+		}
+	}
+	return nil
 }
 
 // batch is how many tasks are moved between deques at a time: the lock of the other one is

@@ -77,19 +77,16 @@ func wait(t *testing.T, j *job) error {
 // idle waits until the pool has no goroutine.
 func idle(t *testing.T, p *Pool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); p.running.Load() != 0 || p.visited.Load() != 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); p.running.Load() != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			break
 		}
 	}
-	if n, v := p.running.Load(), p.visited.Load(); n != 0 || v != 0 {
-		t.Errorf("%d goroutines run at the end, and %d within limits", n, v)
+	if n := p.running.Load(); n != 0 {
+		t.Errorf("%d goroutines run at the end", n)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.visits) != 0 {
-		t.Errorf("%d visits are left", len(p.visits))
-	}
 	if u, l := p.gate.Lined(); u+l != 0 || p.urgent.Load() != 0 || p.idle.Load() != 0 {
 		t.Errorf("tasks are left in lines: %d, %d", u, l)
 	}
@@ -310,6 +307,44 @@ func TestOutsideIsServed(t *testing.T) {
 		t.Error(err)
 	}
 	idle(t, p)
+}
+
+// TestOldestAreServed: tasks that start their successor keep no older one waiting for ever,
+// whether that is of the same slot or from outside, and whether one goroutine runs all of
+// them or, since each gives up its slot once, many run one each.
+func TestOldestAreServed(t *testing.T) {
+	const most = 10_000 // then the successors end, and whoever waits has waited for ever
+	for _, sleeps := range []bool{false, true} {
+		p := unguarded(1)
+		var links, inside, outside atomic.Int32
+		var again func(ctx context.Context) error
+		again = func(ctx context.Context) error {
+			if links.Add(1) == most || inside.Load() > 0 && outside.Load() > 0 {
+				return nil
+			}
+			p.start(ctx, again)
+			if sleeps {
+				return p.start(ctx, func(context.Context) error { return nil }, Spec{Limit: gate.NewLimit(1)}).Wait(ctx)
+			}
+			return nil
+		}
+		release := busy(p)
+		var older *job
+		jobs := []*job{p.start(bg, func(ctx context.Context) error {
+			older = p.start(ctx, func(context.Context) error { inside.Store(links.Load()); return nil })
+			return again(ctx)
+		})}
+		jobs = append(jobs, p.start(bg, func(context.Context) error { outside.Store(links.Load()); return nil }))
+		release()
+		if err := errors.Join(wait(t, jobs[0]), wait(t, jobs[1]), wait(t, older)); err != nil {
+			t.Error(err)
+		}
+		idle(t, p)
+		// Each of the two has its turn once in two or three.
+		if in, out := inside.Load(), outside.Load(); in > 8*agedEvery || out > 8*agedEvery {
+			t.Errorf("sleeps %v: after %d links the older one ran, and the one from outside after %d", sleeps, in, out)
+		}
+	}
 }
 
 // TestLimit: as many tasks as the limit says run at a time, and no more.

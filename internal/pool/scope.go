@@ -157,11 +157,9 @@ func (g *Group) Close(ctx context.Context) error {
 // Await calls wait, which blocks for something that tasks of the group do. ctx is what the
 // caller was given: if that is a task, it gives up its place meanwhile.
 func (g *Group) Await(ctx context.Context, wait func()) {
-	p := g.scope.pool
-	w, inside := p.waiter(current(ctx))
-	if inside {
-		p.sleep(w)
-		defer p.resume(w)
+	if w := current(ctx); w != nil {
+		w.sleep()
+		defer w.resume()
 	}
 	wait()
 }

@@ -191,8 +191,9 @@ func (t *Task) publish(err error) bool {
 }
 
 // Wait waits until the task has ended and returns its error, or until ctx ends and returns
-// its cause. A task that waits with its own context runs the other one itself if that
-// was not begun, and gives up its place otherwise.
+// its cause. The task that waits is the one whose context ctx is or is derived from, whatever
+// goroutine calls. With the context itself it runs the other one if that was not begun;
+// otherwise it gives up its place or slot. With a context of no task nothing is given up.
 func (t *Task) Wait(ctx context.Context) error {
 	if t.over() {
 		return t.fault()
@@ -202,18 +203,16 @@ func (t *Task) Wait(ctx context.Context) error {
 		return t.fault()
 	}
 	ch := t.Ended()
-	p := t.scope.pool
-	w, inside := p.waiter(w)
 	if w != nil {
 		w.waits.Store(t)
 		defer w.waits.Store(nil)
 		if t.leadsTo(w) {
 			return ErrDeadlock
 		}
-	}
-	if inside && !t.over() {
-		p.sleep(w)
-		defer p.resume(w)
+		if !t.over() {
+			w.sleep()
+			defer w.resume()
+		}
 	}
 	select {
 	case <-ch:
@@ -278,10 +277,11 @@ func (t *Task) leadsTo(w *Task) bool {
 	return false
 }
 
-// sleep gives up what a goroutine of the pool holds before it waits: the place within a
-// limit if w has one, else its slot. w is nil if it is not known which task waits.
-func (p *Pool) sleep(w *Task) {
-	if w == nil || !w.limited() {
+// sleep gives up what a task holds before it waits: its place if it is within a limit, else
+// its slot.
+func (w *Task) sleep() {
+	p := w.scope.pool
+	if !w.limited() {
 		p.running.Add(-1)
 		if p.work() {
 			p.wake()
@@ -294,8 +294,9 @@ func (p *Pool) sleep(w *Task) {
 }
 
 // resume gets it back.
-func (p *Pool) resume(w *Task) {
-	if w == nil || !w.limited() {
+func (w *Task) resume() {
+	p := w.scope.pool
+	if !w.limited() {
 		// The goroutine that took the place goes on too, until it ends its task.
 		p.running.Add(1)
 		p.guard()

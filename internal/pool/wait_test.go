@@ -96,19 +96,19 @@ func TestSlotOfWaiting(t *testing.T) {
 	idle(t, p)
 }
 
-// TestWaitWithinLimit: tasks within a limit of one wait for tasks within it, with whatever
-// context they have at hand.
+// TestWaitWithinLimit: tasks within a limit of one wait for tasks within it, with their context
+// or one that is derived from it.
 func TestWaitWithinLimit(t *testing.T) {
-	for name, with := range map[string]func(own, parent context.Context) context.Context{
-		"own":        func(own, parent context.Context) context.Context { return own },
-		"parent's":   func(own, parent context.Context) context.Context { return parent },
-		"background": func(own, parent context.Context) context.Context { return bg },
+	for name, with := range map[string]func(p *Pool, own context.Context) context.Context{
+		"own":       func(p *Pool, own context.Context) context.Context { return own },
+		"a value":   func(p *Pool, own context.Context) context.Context { return context.WithValue(own, t, t) },
+		"a group's": func(p *Pool, own context.Context) context.Context { return p.NewGroup(own, true).Context() },
 	} {
 		p := New(1)
 		l := Spec{Limit: gate.NewLimit(1)}
 		var inside atomic.Int32
-		var level func(own, parent context.Context, n int) error
-		level = func(own, parent context.Context, n int) error {
+		var level func(own context.Context, n int) error
+		level = func(own context.Context, n int) error {
 			if inside.Add(1) != 1 {
 				return errors.New("two tasks are within the limit of one")
 			}
@@ -116,10 +116,10 @@ func TestWaitWithinLimit(t *testing.T) {
 			if n == 0 {
 				return nil
 			}
-			a := p.start(own, func(ctx context.Context) error { return level(ctx, own, n-1) }, l)
-			b := p.start(own, func(ctx context.Context) error { return level(ctx, own, 0) }, l)
+			a := p.start(own, func(ctx context.Context) error { return level(ctx, n-1) }, l)
+			b := p.start(own, func(ctx context.Context) error { return level(ctx, 0) }, l)
 			inside.Add(-1)
-			ctx := with(own, parent)
+			ctx := with(p, own)
 			err := errors.Join(a.Wait(ctx), b.Wait(ctx))
 			if inside.Add(1) != 1 {
 				err = errors.Join(err, errors.New("a task came back into a limit of one that had no room"))
@@ -127,7 +127,7 @@ func TestWaitWithinLimit(t *testing.T) {
 			return err
 		}
 		err := wait(t, p.start(bg, func(ctx context.Context) error {
-			return p.start(ctx, func(own context.Context) error { return level(own, ctx, 20) }, l).Wait(ctx)
+			return p.start(ctx, func(own context.Context) error { return level(own, 20) }, l).Wait(ctx)
 		}))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -136,35 +136,42 @@ func TestWaitWithinLimit(t *testing.T) {
 	}
 }
 
-// TestPassedContext: a task that runs within no limit and waits with the context of one that
-// does takes nothing from it.
+// TestPassedContext: who waits with the context of a task within a limit waits as that task,
+// which gives its place up. Who waits with that of no task gives up nothing.
 func TestPassedContext(t *testing.T) {
-	p := unguarded(1)
-	l := Spec{Limit: gate.NewLimit(1)}
-	var inside atomic.Int32
-	err := wait(t, p.start(bg, func(ctx context.Context) error {
-		inside.Add(1)
-		defer inside.Add(-1)
-		other := p.start(ctx, func(context.Context) error {
-			if inside.Load() != 0 {
-				return errors.New("two tasks are within the limit of one")
+	for _, passed := range []bool{true, false} {
+		p := unguarded(2)
+		l := Spec{Limit: gate.NewLimit(1)}
+		end, began := make(chan struct{}), make(chan struct{})
+		err := wait(t, p.start(bg, func(ctx context.Context) error {
+			with := bg
+			if passed {
+				with = ctx
 			}
-			return nil
-		}, l)
-		waits := p.start(bg, func(context.Context) error { return other.Wait(ctx) })
-		until(t, "the wait", func() bool { return other.event.Load() != nil })
-		for range 100 {
-			runtime.Gosched() // the other must not begin
+			long := p.start(bg, func(context.Context) error { <-end; return nil })
+			p.start(bg, func(context.Context) error { close(began); return nil }, l)
+			waits := p.start(bg, func(context.Context) error { return long.Wait(with) })
+			until(t, "the wait", func() bool { return long.event.Load() != nil })
+			if passed {
+				soon(t, "the other task within the limit", began)
+			}
+			close(end)
+			err := errors.Join(waits.Wait(bg), long.Wait(bg))
+			select {
+			case <-began:
+				if !passed {
+					err = errors.Join(err, errors.New("two tasks are within the limit of one"))
+				}
+			default:
+			}
+			return err
+		}, l))
+		if err != nil {
+			t.Error(err)
 		}
-		inside.Add(-1)
-		err := waits.Wait(ctx)
-		inside.Add(1)
-		return err
-	}, l))
-	if err != nil {
-		t.Error(err)
+		soon(t, "the other task at the end", began)
+		idle(t, p)
 	}
-	idle(t, p)
 }
 
 // TestDeepPassed is TestDeep with one context for all.
@@ -441,10 +448,10 @@ func TestBlocked(t *testing.T) {
 	idle(t, p)
 }
 
-// TestOtherContext: tasks that all wait with a context that is none of theirs, and with that
-// of a group, give up their slots too.
+// TestOtherContext: tasks that wait with a context that is none of theirs, and with that of a
+// group of no task, keep their slots. Others are added.
 func TestOtherContext(t *testing.T) {
-	p := unguarded(2)
+	p := New(2)
 	g := p.NewGroup(bg, false)
 	var naive func(n int, out *int) error
 	naive = func(n int, out *int) error {
@@ -459,7 +466,7 @@ func TestOtherContext(t *testing.T) {
 		return err
 	}
 	var got int
-	if err := wait(t, p.start(bg, func(context.Context) error { return naive(14, &got) })); err != nil || got != 377 {
+	if err := wait(t, p.start(bg, func(context.Context) error { return naive(9, &got) })); err != nil || got != 34 {
 		t.Errorf("%d, %v", got, err)
 	}
 	if err := g.Close(bg); err != nil {
