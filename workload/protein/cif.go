@@ -9,33 +9,17 @@ import (
 	"strings"
 )
 
-// isCIF reports whether a text is in the mmCIF format: behind comments it begins with a data
-// block.
-func isCIF(text []byte) bool {
-	for {
-		text = bytes.TrimLeft(text, " \t\r\n\ufeff")
-		if !bytes.HasPrefix(text, []byte("#")) {
-			break
-		}
-		end := bytes.IndexByte(text, '\n')
-		if end < 0 {
-			return false
-		}
-		text = text[end:]
-	}
-	return len(text) >= 5 && strings.EqualFold(string(text[:5]), "data_")
-}
-
 // cifWords splits a text in the CIF format into words.
 type cifWords struct {
-	text []byte
-	at   int
-	line int // of the word that was read last, from one
-	next int // line of the position
+	in    *lines
+	rest  []byte // of the line
+	begun bool   // something of the line was read
+	line  int    // of the word that was read last, from one
+	long  []byte // the beginning of a text of several lines
 }
 
-// cifWord is a word of the CIF format, a part of the text. A quoted one is a value whatever it
-// looks like.
+// cifWord is a word of the CIF format, a part of the text, until the next is read. A quoted one is a
+// value whatever it looks like.
 type cifWord struct {
 	text   []byte
 	quoted bool
@@ -50,50 +34,65 @@ func (w *cifWord) missing() bool {
 	return !w.quoted && (string(w.text) == "." || string(w.text) == "?")
 }
 
-func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+func blank(c byte) bool { return c == ' ' || c == '\t' }
+
+// next goes to the next line.
+func (w *cifWords) next() bool {
+	if !w.in.next() {
+		return false
+	}
+	w.rest, w.begun = w.in.line, false
+	return true
+}
 
 // read returns the next word; ok is false at the end of the text.
 func (w *cifWords) read() (word cifWord, ok bool, err error) {
-	t := w.text
-	for w.at < len(t) && (blank(t[w.at]) || t[w.at] == '#') {
-		if t[w.at] == '#' {
-			for w.at < len(t) && t[w.at] != '\n' {
-				w.at++
-			}
-			continue
+	for {
+		if !w.begun && len(w.rest) > 0 && w.rest[0] == ';' {
+			return w.lines()
 		}
-		if t[w.at] == '\n' {
-			w.next++
+		w.begun, w.rest = true, bytes.TrimLeft(w.rest, " \t")
+		if len(w.rest) > 0 && w.rest[0] != '#' {
+			break
 		}
-		w.at++
+		if w.line = w.in.number; !w.next() {
+			return word, false, nil
+		}
 	}
-	w.line = w.next
-	if w.at == len(t) {
-		return word, false, nil
-	}
-	begin := w.at
-	switch c := t[begin]; {
-	case c == ';' && (begin == 0 || t[begin-1] == '\n'):
-		end := bytes.Index(t[begin:], []byte("\n;"))
-		if end < 0 {
-			return word, false, fmt.Errorf("line %d: a text that begins with ';' does not end, so the file is cut off: %w", w.line, ErrStructure)
-		}
-		w.next += bytes.Count(t[begin:begin+end+1], []byte("\n"))
-		w.at = begin + end + 2
-		return cifWord{t[begin+1 : begin+end], true}, true, nil
-	case c == '\'' || c == '"':
-		for i := begin + 1; i < len(t) && t[i] != '\n'; i++ {
+	w.line = w.in.number
+	t := w.rest
+	if c := t[0]; c == '\'' || c == '"' {
+		for i := 1; i < len(t); i++ {
 			if t[i] == c && (i+1 == len(t) || blank(t[i+1])) {
-				w.at = i + 1
-				return cifWord{t[begin+1 : i], true}, true, nil
+				w.rest = t[i+1:]
+				return cifWord{t[1:i], true}, true, nil
 			}
 		}
 		return word, false, fmt.Errorf("line %d: a text in quotes does not end: %w", w.line, ErrStructure)
 	}
-	for w.at < len(t) && !blank(t[w.at]) {
-		w.at++
+	end := bytes.IndexAny(t, " \t")
+	if end < 0 {
+		end = len(t)
 	}
-	return cifWord{t[begin:w.at], false}, true, nil
+	w.rest = t[end:]
+	return cifWord{t[:end], false}, true, nil
+}
+
+// lines reads a text that begins and ends with ';' at the begin of a line. No value of an atom has so many
+// bytes as are kept of it.
+func (w *cifWords) lines() (word cifWord, ok bool, err error) {
+	w.line = w.in.number
+	w.long = append(w.long[:0], w.rest[1:min(len(w.rest), maxValue+2)]...)
+	for w.next() {
+		if len(w.rest) > 0 && w.rest[0] == ';' {
+			w.rest, w.begun = w.rest[1:], true
+			return cifWord{w.long, true}, true, nil
+		}
+		if room := maxValue + 1 - len(w.long); room > 0 {
+			w.long = append(append(w.long, '\n'), w.rest[:min(len(w.rest), room)]...)
+		}
+	}
+	return word, false, fmt.Errorf("line %d: a text that begins with ';' does not end, so the file is cut off: %w", w.line, ErrStructure)
 }
 
 // atomSite are the columns of the table of atoms that are read; those behind a bar are
@@ -123,36 +122,42 @@ const (
 	siteElement
 )
 
-// readCIF reads the C-alpha atoms of a model in the mmCIF format, from the first data block
-// that has a table of atoms.
-func readCIF(text []byte, model int) ([]Residue, error) {
-	w := &cifWords{text: text, next: 1}
+// readCIF reads the C-alpha atoms of a text in the mmCIF format, whose first line was read already, from
+// the first data block that has a table of atoms.
+func readCIF(in *lines, _ bool, c *collected) error {
+	w := &cifWords{in: in, rest: in.line}
 	for {
 		word, ok, err := w.read()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if !ok {
-			return nil, fmt.Errorf("no table _atom_site, so the file is cut off or has no coordinates: %w", ErrStructure)
+			return fmt.Errorf("no table _atom_site, so the file is cut off or has no coordinates: %w", ErrStructure)
 		}
 		if !word.is("loop_") {
 			continue
 		}
-		var columns []string
-		for {
+		var columns []string // of the table, if it is that of atoms
+		for at := 0; ; at++ {
 			if word, ok, err = w.read(); err != nil {
-				return nil, err
+				return err
 			}
 			if !ok || !word.is("_") {
 				break
 			}
-			columns = append(columns, strings.ToLower(string(word.text)))
+			if at > 0 && columns == nil || at == 0 && !word.is("_atom_site.") {
+				continue
+			}
+			if at == maxColumns {
+				return fmt.Errorf("line %d: the table of atoms has more than %d columns: %w", w.line, maxColumns, ErrStructure)
+			}
+			columns = append(columns, strings.ToLower(string(word.text[:min(len(word.text), maxValue)])))
 		}
-		if len(columns) > 0 && strings.HasPrefix(columns[0], "_atom_site.") {
-			return readSites(w, columns, word, ok, model)
+		if columns != nil {
+			return readSites(w, columns, word, ok, c)
 		}
 		if word.is("loop_") {
-			return nil, fmt.Errorf("line %d: a table without values: %w", w.line, ErrStructure)
+			return fmt.Errorf("line %d: a table without values: %w", w.line, ErrStructure)
 		}
 	}
 }
@@ -176,46 +181,77 @@ func sitesOf(columns []string) (at [len(atomSite)]int, err error) {
 	return at, nil
 }
 
+// cifRow is a row of the table of atoms: the texts of the columns that are read, without those that stand
+// for no value.
+type cifRow struct {
+	texts  [][]byte
+	wanted []bool
+	size   int // columns that it has so far
+}
+
+// take takes the next word of a row.
+func (r *cifRow) take(word *cifWord) error {
+	k := r.size
+	r.size++
+	if !r.wanted[k] {
+		return nil
+	}
+	if r.texts[k] = r.texts[k][:0]; word.missing() {
+		return nil
+	}
+	if len(word.text) > maxValue {
+		return fmt.Errorf("%.20q and more: a value of an atom has %d bytes at most", word.text, maxValue)
+	}
+	r.texts[k] = append(r.texts[k], word.text...)
+	return nil
+}
+
 // readSites reads the table of atoms, whose first word was read already.
-func readSites(w *cifWords, columns []string, word cifWord, ok bool, model int) ([]Residue, error) {
+func readSites(w *cifWords, columns []string, word cifWord, ok bool, c *collected) error {
 	at, err := sitesOf(columns)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c := newCollected(model)
-	row := make([]cifWord, 0, len(columns))
+	row := cifRow{texts: make([][]byte, len(columns)), wanted: make([]bool, len(columns))}
+	for _, k := range at {
+		if k >= 0 {
+			row.wanted[k] = true
+		}
+	}
 	for ok && (word.quoted || !word.is("loop_") && !word.is("_") && !word.is("data_")) {
-		if row = append(row, word); len(row) == len(columns) {
-			if err := c.site(row, &at); err != nil {
-				return nil, fmt.Errorf("line %d: %w: %w", w.line, err, ErrStructure)
-			}
-			row = row[:0]
+		err := row.take(&word)
+		if err == nil && row.size == len(columns) {
+			err = c.site(row.texts, &at)
+			row.size = 0
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w: %w", w.line, err, ErrStructure)
 		}
 		if word, ok, err = w.read(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if len(row) > 0 {
-		return nil, fmt.Errorf("line %d: the table of atoms ends within a row of %d columns, so the file is cut off: %w", w.line, len(columns), ErrStructure)
+	if row.size > 0 {
+		return fmt.Errorf("line %d: the table of atoms ends within a row of %d columns, so the file is cut off: %w", w.line, len(columns), ErrStructure)
 	}
-	return c.residues()
+	w.in.rest()
+	return nil
 }
 
 // site takes a row, if it is that of a C-alpha atom.
-func (c *collected) site(row []cifWord, at *[len(atomSite)]int) (err error) {
+func (c *collected) site(row [][]byte, at *[len(atomSite)]int) (err error) {
 	value := func(i int) []byte {
-		if at[i] < 0 || row[at[i]].missing() {
+		if at[i] < 0 {
 			return nil
 		}
-		return row[at[i]].text
+		return row[at[i]]
 	}
 	if string(value(siteAtom)) != "CA" || strings.EqualFold(string(value(siteElement)), "CA") || string(value(siteGroup)) == "HETATM" && len(value(sitePolymer)) == 0 {
 		return nil
 	}
 	a, model := atom{occupancy: 1, alternate: len(value(siteAlternate)) > 0}, 1
-	a.Name, a.Chain, a.Insertion = c.name(value(siteName)), c.name(value(siteChain)), c.name(value(siteInsertion))
-	if a.Chain == "" {
-		a.Chain = "_"
+	if err := c.called(&a, value(siteName), value(siteChain), value(siteInsertion)); err != nil {
+		return err
 	}
 	if a.Number, err = strconv.Atoi(string(value(siteNumber))); err != nil {
 		return fmt.Errorf("%q is not the number of a residue", value(siteNumber))

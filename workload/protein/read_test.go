@@ -111,6 +111,9 @@ func TestModels(t *testing.T) {
 	}
 }
 
+// cifHead begins a table of atoms: x, y and z, the atom, chain and number.
+const cifHead = "data_\nloop_\n_atom_site.Cartn_x\n_atom_site.Cartn_y\n_atom_site.Cartn_z\n_atom_site.label_atom_id\n_atom_site.auth_asym_id\n_atom_site.auth_seq_id\n"
+
 // cifOf is crambin in the mmCIF format, with other columns between those that count, once in
 // each of some models.
 func cifOf(t testing.TB, models []string) string {
@@ -240,7 +243,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(sample, "A", 0)
 	f.Add(twoModels, "", 7)
 	f.Add(cifOf(f, []string{"1", "2"}), "A", 2)
-	f.Add("data_\nloop_\n_atom_site.Cartn_x\n_atom_site.Cartn_y\n_atom_site.Cartn_z\n_atom_site.label_atom_id\n_atom_site.auth_asym_id\n_atom_site.auth_seq_id\n1 2 3 CA A 1\n", "all", 0)
+	f.Add(cifHead+"1 2 3 CA A 1\n", "all", 0)
 	f.Add("\x1f\x8b", "", 0)
 	f.Fuzz(func(t *testing.T, text, chain string, model int) {
 		s, err := Read(strings.NewReader(text), Select{chain, model})
@@ -287,44 +290,29 @@ func TestManyModels(t *testing.T) {
 		fmt.Fprintf(&b, "MODEL     %4d\nATOM      1  CA  ALA A   1    %8.3f   0.000   0.000\nENDMDL\n", m, float64(m))
 	}
 	for _, model := range []int{0, 1, 49} {
-		c := newCollected(model)
-		f := pdbFile{collected: c, at: 1, modified: make(map[string]bool)}
-		for line := range strings.Lines(b.String()) {
-			if err := f.line([]byte(strings.TrimSuffix(line, "\n"))); err != nil {
-				t.Fatal(err)
-			}
+		c := newCollected(Select{Model: model}, allowed)
+		in := newLines(strings.NewReader(b.String()), allowed)
+		if err := readPDB(in, in.next(), c); err != nil {
+			t.Fatal(err)
 		}
-		if r, err := c.residues(); err != nil || len(c.atoms) != 1 || r[0].X != float64(model) {
-			t.Errorf("model %d: %d atoms, %v, %v", model, len(c.atoms), r, err)
+		if r, err := c.residues(); err != nil || len(r) != 1 || r[0].X != float64(model) {
+			t.Errorf("model %d: %v, %v", model, r, err)
 		}
 	}
 }
 
-// A file with more atoms than any structure has is refused before all are kept.
-func TestTooManyAtoms(t *testing.T) {
-	c := newCollected(0)
-	c.most = 3
-	for i := range 4 {
-		if err := c.add(1, new(atom)); (err != nil) != (i == 3) || err != nil && !strings.Contains(err.Error(), "more than 3 C-alpha atoms") {
-			t.Error(i, err)
-		}
-	}
-	if err := c.add(2, new(atom)); err != nil {
-		t.Error(err) // of another model
-	}
-}
-
-// An error names some of many chains, and finds them in little time.
+// An error names some of many chains.
 func TestManyChains(t *testing.T) {
-	residues := make([]Residue, 100_000)
-	for i := range residues {
-		residues[i].Chain = fmt.Sprint("C", i)
+	var b strings.Builder
+	b.WriteString(cifHead)
+	for i := range 1000 {
+		fmt.Fprintf(&b, "%d 0 0 CA C%d 1\n", 4*i, i)
 	}
-	_, err := pick(residues, "none")
-	if want := "the file has chains C0, C1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13, C14, C15, C16, C17, C18, C19 and 99980 more"; err == nil || !strings.Contains(err.Error(), want) {
+	_, err := Read(strings.NewReader(b.String()), Select{Chain: "none"})
+	if want := "the file has chains C0, C1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13, C14, C15, C16, C17, C18, C19 and 980 more"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
-	if got, err := pick(residues, "C7,C99999"); err != nil || len(got) != 2 || got[1].Chain != "C99999" {
+	if got, err := Read(strings.NewReader(b.String()), Select{Chain: "C7,C999"}); err != nil || got.Len() != 2 || got.Residues[1].Chain != "C999" {
 		t.Error(got, err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"strings"
 )
 
 // ErrStructure is wrapped by errors about a text that is not a structure, or not one that
@@ -34,14 +33,6 @@ type Residue struct {
 func (r Residue) String() string {
 	return fmt.Sprintf("%s %s %d%s", r.Name, r.Chain, r.Number, r.Insertion)
 }
-
-// residueKey tells the residues of a structure apart.
-type residueKey struct {
-	chain, insertion string
-	number           int
-}
-
-func (r Residue) key() residueKey { return residueKey{r.Chain, r.Insertion, r.Number} }
 
 // Structure is a C-alpha trace: the residues of one or more chains in order.
 type Structure struct {
@@ -182,73 +173,23 @@ func (c *cells) behind(dst []int, xyz []float64, i int) []int {
 	return dst
 }
 
-// check sees that residues are apart from each other and not twice the same.
+// check sees that residues are apart from each other and those of a chain together.
 func (s *Structure) check() error {
-	seen := make(map[residueKey]bool)
 	begun := make(map[string]bool)
 	for i, r := range s.Residues {
-		if i > 0 && r.Chain != s.Residues[i-1].Chain && begun[r.Chain] {
+		if i > 0 && r.Chain == s.Residues[i-1].Chain {
+			continue
+		}
+		if begun[r.Chain] {
 			return fmt.Errorf("protein: %s: chain %s goes on after another has begun; keep the residues of a chain together: %w", s.Name, r.Chain, ErrStructure)
 		}
 		begun[r.Chain] = true
-		if seen[r.key()] {
-			return fmt.Errorf("protein: %s: residue %s is there twice; of several models each needs MODEL and ENDMDL: %w", s.Name, r, ErrStructure)
-		}
-		seen[r.key()] = true
 	}
 	for c := range Near(s.Coordinates(), nearest) {
 		return fmt.Errorf("protein: %s: residues %s and %s are %.3g angstrom apart, which clashes; give coordinates at least %g apart: %w",
 			s.Name, s.Residues[c.I], s.Residues[c.J], c.Distance, nearest, ErrStructure)
 	}
 	return nil
-}
-
-// maxNamed is the number of chains that an error names.
-const maxNamed = 20
-
-// chains names the chains of residues, in order, the first of them where there are many.
-func chains(residues []Residue) string {
-	var names []string
-	known := make(map[string]bool)
-	for _, r := range residues {
-		if !known[r.Chain] {
-			known[r.Chain] = true
-			names = append(names, r.Chain)
-		}
-	}
-	if more := len(names) - maxNamed; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
-	}
-	return strings.Join(names, ", ")
-}
-
-// pick keeps the residues of some chains: of the first for "", of all for "all", and of those
-// that a list with commas names, in the order of the file.
-func pick(residues []Residue, chain string) ([]Residue, error) {
-	if chain == "all" || len(residues) == 0 {
-		return residues, nil
-	}
-	names := strings.Split(chain, ",")
-	if chain == "" {
-		names = []string{residues[0].Chain}
-	}
-	found := make(map[string]bool)
-	for _, n := range names {
-		found[n] = false
-	}
-	kept := residues[:0:0]
-	for _, r := range residues {
-		if _, wanted := found[r.Chain]; wanted {
-			found[r.Chain] = true
-			kept = append(kept, r)
-		}
-	}
-	for _, n := range names {
-		if !found[n] {
-			return nil, fmt.Errorf("no C-alpha atom in chain %q; the file has chains %s: %w", n, chains(residues), ErrStructure)
-		}
-	}
-	return kept, nil
 }
 
 // distance2 is the square of the distance of two beads.
