@@ -177,7 +177,7 @@ var house = []room{
 		why: "a server is measured by its protocol alone: the same requests must do for any other server"},
 	{pkg: "internal/host", imports: []string{"internal/terminal"},
 		why: "limits of the machine hold for any work"},
-	{pkg: "internal/catalog", imports: []string{".", "collective/live", "replica", "workload", "workload/*", "workload/protein/*", "workload/zk/*", "internal/product", "internal/host", "internal/signature", "internal/terminal"}, modules: []string{"github.com/spf13/pflag"},
+	{pkg: "internal/catalog", imports: []string{".", "collective/live", "replica", "workload", "workload/*", "workload/protein/*", "workload/zk/*", "internal/product", "internal/host", "internal/signature", "internal/terminal", "internal/text"}, modules: []string{"github.com/spf13/pflag"},
 		why: "the list of workloads names them, as internal/backend/all names backends, without running any"},
 	{pkg: "internal/learn", imports: []string{".", "workload/reservoir", "internal/philox"},
 		why: "a task is data and a score; how it is shown or saved is the command's"},

@@ -245,14 +245,16 @@ func number[T int | int64 | float64 | time.Duration](
 // count is a whole number.
 func count(name, doc, def string, at func(*Options) *int) setting {
 	return number(name, doc, def, at, func(v string) (int, error) {
-		n, err := strconv.Atoi(v)
-		if errors.Is(err, strconv.ErrRange) || n > math.MaxInt32 {
+		n, err := text.ParseWhole(v)
+		switch {
+		case errors.Is(err, strconv.ErrRange) || n > math.MaxInt32:
 			return 0, fmt.Errorf("%q is too large a count", v)
-		}
-		if err != nil || n < 0 {
+		case err != nil:
+			return 0, fmt.Errorf("%w from 0 on", err)
+		case n < 0:
 			return 0, fmt.Errorf("%q is not a count; write a whole number from 0 on", v)
 		}
-		return n, nil
+		return int(n), nil
 	}, strconv.Itoa)
 }
 
@@ -316,7 +318,7 @@ func orOff[T int64 | time.Duration](kind func(name, doc, def string, at func(*Op
 // portion is a number above 0 and below 1.
 func portion(name, doc, def string, at func(*Options) *float64) setting {
 	return number(name, doc, def, at, func(v string) (float64, error) {
-		x, err := strconv.ParseFloat(v, 64)
+		x, err := text.ParseNumber(v)
 		if err != nil || !(x > 0 && x < 1) {
 			return 0, fmt.Errorf("%q is not a part; write a number above 0 and below 1", v)
 		}
@@ -327,7 +329,7 @@ func portion(name, doc, def string, at func(*Options) *float64) setting {
 // amount is a number within bounds.
 func amount(name, doc, def string, least, most float64, at func(*Options) *float64) setting {
 	return number(name, doc, def, at, func(v string) (float64, error) {
-		x, err := strconv.ParseFloat(v, 64)
+		x, err := text.ParseNumber(v)
 		if err != nil || !(x >= least && x <= most) {
 			return 0, fmt.Errorf("%q is not a number from %g to %g", v, least, most)
 		}
@@ -340,7 +342,7 @@ func formatFloat(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) 
 // fraction is a number above 0 and up to 1.
 func fraction(name, doc, def string, at func(*Options) *float64) setting {
 	return number(name, doc, def, at, func(v string) (float64, error) {
-		x, err := strconv.ParseFloat(v, 64)
+		x, err := text.ParseNumber(v)
 		if err != nil || !(x > 0 && x <= 1) {
 			return 0, fmt.Errorf("%q is not a fraction; write a number above 0 and up to 1", v)
 		}
@@ -559,7 +561,14 @@ func (o Options) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON sets the keys that src names and leaves the others alone.
 func (o *Options) UnmarshalJSON(src []byte) error {
-	err := readJSON(src, func(_ int, key, value string) error { return o.set(key, value) })
+	seen := make(map[string]bool)
+	err := readJSON(src, func(_ int, key, value string) error {
+		if seen[key] {
+			return fmt.Errorf("%s: it is there twice", key)
+		}
+		seen[key] = true
+		return o.set(key, value)
+	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}

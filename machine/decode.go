@@ -335,9 +335,9 @@ func (d *decoder) ends(v *text.Value) []DeviceID {
 	}
 	if colon := strings.LastIndexByte(s, ':'); colon >= 0 {
 		first, last, _ := strings.Cut(s[colon+1:], "-")
-		lo, err1 := strconv.Atoi(first)
-		hi, err2 := strconv.Atoi(last)
-		if ids := d.groups[s[:colon]]; err1 == nil && err2 == nil && 0 <= lo && lo <= hi && hi < len(ids) {
+		lo, err1 := text.ParseWhole(first)
+		hi, err2 := text.ParseWhole(last)
+		if ids := d.groups[s[:colon]]; err1 == nil && err2 == nil && 0 <= lo && lo <= hi && hi < int64(len(ids)) {
 			return ids[lo : hi+1]
 		}
 	}

@@ -3,10 +3,12 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/weft-run/weft/internal/text"
 )
 
 // ErrSelection is wrapped by errors of ParseSelection.
@@ -58,19 +60,19 @@ func parseSelector(item string) (selector, error) {
 	}
 	head, parts, divided := strings.Cut(item, "/")
 	if divided {
-		n, err := strconv.Atoi(parts)
-		if err != nil || n < 1 || n > maxParts {
+		n, err := text.ParseWhole(parts)
+		if err != nil || n < 1 || n > int64(maxParts) {
 			return bad("divide it into 1 to %d parts, as in cpu/4", maxParts)
 		}
-		s.parts = n
+		s.parts = int(n)
 	}
 	name, index, one := strings.Cut(head, ":")
 	if one {
-		n, err := strconv.Atoi(index)
-		if err != nil || n < 0 {
+		n, err := text.ParseWhole(index)
+		if err != nil || n < 0 || n > math.MaxInt32 {
 			return bad("number a device from 0, as in cpu:0")
 		}
-		s.index = n
+		s.index = int(n)
 	}
 	if s.backend = name; name == "" {
 		return bad("begin with a backend, as in cpu:0")

@@ -170,7 +170,17 @@ runs and prints what was done so far; a second one ends weft at once.`,
 	root.SetUsageTemplate(terminal.UsageTemplate)
 	root.AddCommand(newDevices(), newDoctor(), newRun(), newCheckpoint(), newTrain(), newServe(), newTop(), newBench(), newChaos(), newLoad(), newSim(), newTrace(), newMachines(), newPartition(), newPlan(), newKernels(), newZK())
 	root.SetHelpCommand(newHelp(root))
+	plainNumbers(root)
 	return root
+}
+
+// plainNumbers has the flags of a command and of those below it read numbers in decimal digits only.
+func plainNumbers(c *cobra.Command) {
+	terminal.PlainNumbers(c.Flags())
+	terminal.PlainNumbers(c.PersistentFlags())
+	for _, below := range c.Commands() {
+		plainNumbers(below)
+	}
 }
 
 // newHelp is cobra's help command, except that an unknown topic is an error.

@@ -73,6 +73,7 @@ func order[C config, J workload.Job](c *C, make func(C) (J, error), settle ...fu
 // Flags adds the workload's own flags to f.
 func (w Entry) Flags(f *pflag.FlagSet) Order {
 	o := w.flags(f)
+	terminal.PlainNumbers(f)
 	o.name = w.Name
 	return o
 }

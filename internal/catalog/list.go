@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft/internal/product"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/autodiff"
@@ -372,13 +373,13 @@ func notZero(f *pflag.FlagSet, names ...string) error {
 type allSizes struct{ c *product.Config }
 
 func (a allSizes) Set(v string) error {
-	x, err := strconv.Atoi(v)
+	x, err := text.ParseWhole(v)
 	if errors.Is(err, strconv.ErrRange) {
 		return err
 	} else if err != nil {
 		return errors.New("it must be a whole number")
 	}
-	a.c.M, a.c.K, a.c.N = x, x, x
+	a.c.M, a.c.K, a.c.N = int(x), int(x), int(x)
 	return nil
 }
 

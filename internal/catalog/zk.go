@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/zk/msm"
 )
@@ -29,7 +30,8 @@ type power int
 
 func (p *power) Set(v string) error {
 	base, exponent, isPower := strings.Cut(v, "^")
-	n, err := strconv.Atoi(base)
+	whole, err := text.ParseWhole(base)
+	n := int(whole)
 	if err == nil && isPower {
 		var e int
 		if e, err = strconv.Atoi(exponent); err == nil && (n != 2 || e < 0 || e > bits.UintSize-2) {

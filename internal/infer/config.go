@@ -1,7 +1,9 @@
 package infer
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"path"
@@ -65,8 +67,15 @@ const (
 
 // parseConfig reads a model.yaml. A mistake is a [*graph.SyntaxError].
 func parseConfig(src []byte) (*config, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(src, &doc); err != nil {
+	var doc, more yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(src))
+	if err := d.Decode(&doc); err != nil && err != io.EOF {
+		return nil, yamlError(err)
+	}
+	switch err := d.Decode(&more); {
+	case err == nil:
+		return nil, mistake(more.Line, "a second document begins, which nobody would read: leave --- out")
+	case err != io.EOF:
 		return nil, yamlError(err)
 	}
 	c := &config{Batch: -1, Warmup: 1, Timeout: defaultTimeout, Waiting: defaultWaiting, Memory: defaultMemory}
@@ -191,19 +200,22 @@ func oneOf(n *yaml.Node, to *string, names ...string) error {
 }
 
 func number(n *yaml.Node, to *int, least, most int) error {
-	v, err := strconv.Atoi(n.Value)
-	if n.Kind != yaml.ScalarNode || err != nil || v < least || v > most {
+	v, err := text.ParseWhole(n.Value)
+	if n.Kind != yaml.ScalarNode || !plain(n) || err != nil || v < int64(least) || v > int64(most) {
 		return fmt.Errorf("%s is not a whole number from %d to %d", shown(n), least, most)
 	}
-	*to = v
+	*to = int(v)
 	return nil
 }
 
+// plain reports whether a value is written without quotes and without a tag, as numbers and switches are.
+func plain(n *yaml.Node) bool { return n.Style == 0 }
+
 func boolean(n *yaml.Node, to *bool) error {
 	switch {
-	case n.Kind == yaml.ScalarNode && n.Value == "true":
+	case n.Kind == yaml.ScalarNode && plain(n) && n.Value == "true":
 		*to = true
-	case n.Kind == yaml.ScalarNode && n.Value == "false":
+	case n.Kind == yaml.ScalarNode && plain(n) && n.Value == "false":
 		*to = false
 	default:
 		return fmt.Errorf("%s is neither true nor false", shown(n))

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,13 +15,10 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/otlp"
 	"github.com/weft-run/weft/internal/safefile"
-	"github.com/weft-run/weft/internal/text"
 )
 
 // Config is the content of a server's configuration file. DefaultConfig has the values without one.
@@ -104,32 +100,6 @@ type Traces struct {
 	Sample    float64 `yaml:"sample"`    // part of requests that are traced, of those whose sender does not say
 }
 
-// Duration is a time written as 500ms or 2s.
-type Duration time.Duration
-
-// UnmarshalYAML reads a duration.
-func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
-	x, err := text.ParseDuration(n.Value)
-	if err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
-	}
-	*d = Duration(x)
-	return nil
-}
-
-// Size is a number of bytes written as 64MiB.
-type Size int64
-
-// UnmarshalYAML reads a size.
-func (s *Size) UnmarshalYAML(n *yaml.Node) error {
-	x, err := text.ParseSize(n.Value)
-	if err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
-	}
-	*s = Size(x)
-	return nil
-}
-
 // ErrConfig is wrapped by every error about a configuration.
 var ErrConfig = errors.New("bad configuration")
 
@@ -187,88 +157,32 @@ func LoadConfig(path, profile string) (Config, error) {
 
 // parseConfig reads a configuration's text.
 func parseConfig(src []byte, profile string) (Config, error) {
-	var named struct {
-		Profile string `yaml:"profile"`
-	}
-	var tree yaml.Node
-	if err := yaml.Unmarshal(src, &tree); err != nil {
-		return Config{}, clean(err)
-	}
-	if err := shape(&tree, reflect.TypeFor[Config](), ""); err != nil {
+	root, err := readYAML(src)
+	if err != nil {
 		return Config{}, err
 	}
-	if len(tree.Content) > 0 {
-		if err := tree.Decode(&named); err != nil {
-			return Config{}, clean(err)
-		}
-	}
-	if profile == "" {
-		profile = named.Profile
-	}
 	c := DefaultConfig()
+	if root != nil && profile == "" { // which the rest of the file is read over
+		said := DefaultConfig()
+		if err := readInto(root, reflect.ValueOf(&said).Elem(), ""); err != nil {
+			return Config{}, err
+		}
+		profile = said.Profile
+	}
 	if profile != "" {
 		if err := c.apply(profile); err != nil {
 			return Config{}, err
 		}
 	}
-	if len(tree.Content) > 0 {
-		// A map is added to, so that the profile's keys stay where the file has no others.
-		d := yaml.NewDecoder(bytes.NewReader(src))
-		d.KnownFields(true)
-		if err := d.Decode(&c); err != nil {
-			return Config{}, clean(err)
+	if root != nil {
+		if err := readInto(root, reflect.ValueOf(&c).Elem(), ""); err != nil {
+			return Config{}, err
 		}
 	}
 	if c.Profile = profile; c.Listen == "" {
 		c.Listen = DefaultConfig().Listen
 	}
 	return c, c.Validate()
-}
-
-// clean makes one line of an error of package yaml.
-func clean(err error) error {
-	if t := (*yaml.TypeError)(nil); errors.As(err, &t) {
-		return errors.New(strings.Join(t.Errors, "; "))
-	}
-	return errors.New(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", "; "))
-}
-
-// shape errs at the first key that a configuration does not have, with its line and the
-// name that may be meant, at keys that are there twice, and at aliases.
-func shape(n *yaml.Node, t reflect.Type, in string) error {
-	switch {
-	case n.Kind == yaml.DocumentNode:
-		return shape(n.Content[0], t, in)
-	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		return fmt.Errorf("line %d: write values out: anchors and aliases are not read", n.Line)
-	case n.Kind == 0 || t.Kind() != reflect.Struct:
-		return nil
-	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
-		return nil
-	case n.Kind != yaml.MappingNode:
-		return fmt.Errorf("line %d: expected keys and values%s", n.Line, in)
-	}
-	types, names := make(map[string]reflect.Type), []string(nil)
-	for f := range t.Fields() {
-		name := f.Tag.Get("yaml")
-		types[name], names = f.Type, append(names, name)
-	}
-	seen := make(map[string]int)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
-		to, ok := types[key.Value]
-		if !ok {
-			return fmt.Errorf("line %d: %w%s", key.Line, text.Unknown("key", key.Value, names), in)
-		}
-		if at, twice := seen[key.Value]; twice {
-			return fmt.Errorf("line %d: key %s was set in line %d", key.Line, key.Value, at)
-		}
-		seen[key.Value] = key.Line
-		if err := shape(n.Content[i+1], to, " under "+key.Value); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Validate reports the first mistake in a configuration.

@@ -3,9 +3,12 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -117,12 +120,12 @@ func TestConfigMistakes(t *testing.T) {
 		"listen: a:1\nlisten: b:1":                    "line 2",
 		"\nlimits:\n  bdy: 1":                         "line 3: unknown key \"bdy\"; did you mean body? under limits",
 		"limits: 3":                                   "line 1: expected keys and values",
-		"limits: {body: lots}":                        "line 1: bad size",
+		"limits: {body: lots}":                        "line 1: limits.body: bad size",
 		"limits: {body: 3}":                           "limits.body",
 		"limits: {bodies: 1MiB}":                      "limits.bodies",
 		"limits: {rate: .nan}":                        "limits.rate",
 		"limits: {read_time: 0s}":                     "limits.read_time",
-		"batch: {wait: soon}":                         "line 1: bad duration",
+		"batch: {wait: soon}":                         "line 1: batch.wait: bad duration",
 		"batch: {size: -1}":                           "batch.size",
 		"jobs: {concurrent: many}":                    "line 1",
 		"listen: nowhere":                             "listen: \"nowhere\" is no address",
@@ -158,6 +161,119 @@ func TestConfigMistakes(t *testing.T) {
 	if _, err := LoadConfig("testdata/none.yaml", ""); !errors.Is(err, ErrConfig) {
 		t.Errorf("%v", err)
 	}
+}
+
+// numberKeys are the keys of a configuration that take a number, a size or a time, as a mapping within which the
+// value stands.
+var numberKeys = func() (out []struct{ key, kind, form string }) {
+	var walk func(t reflect.Type, key, before, after string)
+	walk = func(t reflect.Type, key, before, after string) {
+		for f := range t.Fields() {
+			name := f.Tag.Get("yaml")
+			switch kind := f.Type.String(); {
+			case f.Type.Kind() == reflect.Struct:
+				walk(f.Type, key+name+".", before+name+": {", "}"+after)
+			case kind == "int" || kind == "float64" || kind == "bool" || kind == "serve.Duration" || kind == "serve.Size":
+				out = append(out, struct{ key, kind, form string }{key + name, kind, before + name + ": %s" + after})
+			}
+		}
+	}
+	walk(reflect.TypeFor[Config](), "", "", "")
+	return out
+}()
+
+// No key takes a value that would have to be cut, converted or guessed, and the error has the line, the key and the value.
+func TestConfigNumbers(t *testing.T) {
+	if len(numberKeys) < 30 {
+		t.Fatalf("%d keys", len(numberKeys))
+	}
+	wrong := map[string][]string{
+		"int":            {"0.5", "1.0", "1e3", "010", "-010", "0x10", "0o17", "0b1", "1_000", "99999999999999999999", "-9223372036854775809", "true", "no", "null", "~", "", "'3'", "\"3\"", "!!int 3", "[3]", "{a: 3}", ".inf", "3 # \n 4"},
+		"float64":        {"010", "0x10", "0x1p4", "1_000", "1e999", "true", "null", "", "'0.3'", ".inf", ".nan", "inf", "NaN", "!!float 1", "[1]"},
+		"bool":           {"1", "0", "yes", "on", "True", "null", "", "'true'", "!!bool yes", "[true]"},
+		"serve.Duration": {"10", "1.5", "-1s", "null", "", "true", "'1s'", "1 s", "99999999999h", "[1s]", "1d"},
+		"serve.Size":     {"0.5", "1.5B", "-1", "010", "010MiB", "0x10", "1_000", "9999999999999GiB", "null", "", "true", "'64MiB'", "0.0001KiB", "[1]"},
+	}
+	for _, k := range numberKeys {
+		for _, value := range wrong[k.kind] {
+			src := "\n" + fmt.Sprintf(k.form, value) // so that it is line 2
+			_, err := parseConfig([]byte(src), "")
+			if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "line ") {
+				t.Errorf("%q: %v", src, err)
+				continue
+			}
+			plain := strings.Trim(value, "'\"")
+			if strings.ContainsAny(value, "[{!~# ") || value == "null" || value == "" {
+				plain = ""
+			}
+			if !strings.Contains(value, "#") && !(strings.Contains(err.Error(), "line 2: "+k.key) && strings.Contains(err.Error(), plain)) {
+				t.Errorf("%q: %v; want the line, the key %s and the value", src, err, k.key)
+			}
+		}
+	}
+	for _, src := range []string{"jobs: {concurrent: 2}\n---\njobs: {concurrent: 3}", "models:", "tokens: null", "runtime: {retries: }", "runtime: {retries: 0.5}", "runtime: {retries: 010}", "runtime: {retries: -1}", "runtime: {retries: true}", "runtime: {retries: 1, retries: 2}", "runtime: {task_timeout: 10}", "runtime: {max_temperature: 0x50}", "runtime: {retries: [1]}", "hosts: [null]", "hosts: a", "? [a]\n: b"} {
+		if c, err := parseConfig([]byte(src), ""); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v, %+v", src, err, c.Runtime)
+		}
+	}
+}
+
+// Whatever is written where a number belongs is refused, or read as what it says.
+func FuzzConfigNumber(f *testing.F) {
+	for i, s := range []string{"1", "0.5", "010", "1e3", "64MiB", "1.5GiB", "10s", "null", "'1'", "true", "+3", "-1", "1_0", "0x1p3"} {
+		f.Add(uint(i), s)
+	}
+	f.Fuzz(func(t *testing.T, which uint, value string) {
+		if strings.ContainsAny(value, "\n\r,}#\u0085\u2028\u2029") {
+			return // it would be more than a value
+		}
+		k := numberKeys[which%uint(len(numberKeys))]
+		root, err := readYAML(fmt.Appendf(nil, k.form, value))
+		if err != nil || root == nil {
+			return
+		}
+		c := DefaultConfig()
+		if err := readInto(root, reflect.ValueOf(&c).Elem(), ""); err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q is more than a line", err)
+			}
+			return
+		}
+		got := reflect.ValueOf(c)
+		for name := range strings.SplitSeq(k.key, ".") {
+			got = got.FieldByNameFunc(func(field string) bool {
+				f, _ := got.Type().FieldByName(field)
+				return f.Tag.Get("yaml") == name
+			})
+		}
+		value = strings.Trim(value, " \t")
+		switch x := got.Interface().(type) {
+		case int:
+			if n, ok := new(big.Int).SetString(value, 10); !ok || !n.IsInt64() || n.Int64() != int64(x) {
+				t.Errorf("%s: %q was read as %d", k.key, value, x)
+			}
+		case bool:
+			if fmt.Sprint(x) != value {
+				t.Errorf("%s: %q was read as %t", k.key, value, x)
+			}
+		case float64:
+			if r, ok := new(big.Rat).SetString(value); ok {
+				if y, _ := r.Float64(); y != x {
+					t.Errorf("%s: %q was read as %g", k.key, value, x)
+				}
+			} else {
+				t.Errorf("%s: %q was read as %g", k.key, value, x)
+			}
+		case Size:
+			if n, ok := new(big.Int).SetString(value, 10); ok && n.Int64() != int64(x) || x == 0 && strings.ContainsAny(value, "123456789") && !strings.ContainsAny(value, "eE") {
+				t.Errorf("%s: %q was read as %d", k.key, value, x)
+			}
+		case Duration:
+			if !strings.ContainsAny(value, "hmsuµμn") && strings.Trim(value, "+-0") != "" {
+				t.Errorf("%s: %q was read as %v without a unit", k.key, value, time.Duration(x))
+			}
+		}
+	})
 }
 
 // Profiles hold on any machine, and say what it lacks.

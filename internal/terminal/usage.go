@@ -93,6 +93,9 @@ func expected(f *pflag.Flag, cause error) string {
 	if errors.Is(cause, strconv.ErrRange) {
 		return "it is too large or too small a number"
 	}
+	if form := (notPlain{}); errors.As(cause, &form) {
+		return form.what
+	}
 	if number := new(strconv.NumError); f.Value.Type() == "int" && !errors.As(cause, &number) {
 		return cause.Error()
 	}

@@ -42,6 +42,9 @@ var (
 // Letters may be small or capital.
 func ParseQuantity(s string, units []Unit) (float64, error) {
 	number, suffix := cutNumber(s)
+	if octalForm.MatchString(number) {
+		return 0, errOctal(s)
+	}
 	for _, u := range units {
 		if !strings.EqualFold(u.Suffix, suffix) {
 			continue
@@ -95,9 +98,12 @@ const maxSize = 1 << 53
 
 // ParseSize reads a number of bytes: with a unit, as "512MiB" or "1.5 GB", or
 // without, as 4096 or 1e6. It is not negative. A fraction of a byte that a unit
-// leaves is rounded.
+// leaves is rounded, unless it is all there is.
 func ParseSize(s string) (int64, error) {
 	outside := fmt.Errorf("bad size %q; it must be from 0 to %s", s, FormatSize(maxSize))
+	if octalForm.MatchString(s) {
+		return 0, errOctal(s)
+	}
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		if n < 0 || n > maxSize {
 			return 0, outside
@@ -116,6 +122,8 @@ func ParseSize(s string) (int64, error) {
 		return 0, outside
 	case x != math.Trunc(x) && strings.EqualFold(strings.TrimLeft(whole, "0123456789.+-eE "), "B"):
 		return 0, fmt.Errorf("bad size %q; it must be a whole number of bytes", s)
+	case x > 0 && x < 1: // it would be rounded to nothing, or made more than it is
+		return 0, fmt.Errorf("bad size %q; it is less than a byte", s)
 	}
 	return int64(math.Round(x)), nil
 }

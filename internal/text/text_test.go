@@ -2,8 +2,10 @@ package text
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +79,42 @@ func TestSizes(t *testing.T) {
 	for n, want := range map[int64]string{0: "0B", 8e9: "8GB", 8 << 30: "8GiB", 1001: "1001", 1 << 53: "8PiB", 1536: "1536"} {
 		if got := FormatSize(n); got != want {
 			t.Errorf("FormatSize(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+// Numbers are decimal digits that mean the same to every program; nothing is cut off.
+func TestNumbers(t *testing.T) {
+	for s, want := range map[string]int64{"0": 0, "-0": 0, "7": 7, "+7": 7, "-12": -12, "9223372036854775807": math.MaxInt64} {
+		if n, err := ParseWhole(s); err != nil || n != want {
+			t.Errorf("%q: %d, %v", s, n, err)
+		}
+		if x, err := ParseNumber(s); err != nil || x != float64(want) {
+			t.Errorf("%q: %g, %v", s, x, err)
+		}
+	}
+	for s, want := range map[string]float64{"0.5": 0.5, ".5": 0.5, "2.": 2, "1e3": 1000, "-1.5E-3": -0.0015} {
+		if x, err := ParseNumber(s); err != nil || x != want {
+			t.Errorf("%q: %g, %v", s, x, err)
+		}
+		if n, err := ParseWhole(s); err == nil || !strings.Contains(err.Error(), s) {
+			t.Errorf("%q: %d, %v", s, n, err)
+		}
+	}
+	for _, s := range []string{"", "-", "010", "-010", "00", "0x10", "0b1", "0o7", "1_0", "inf", "nan", "true", " 1", "1 ", "1,0", "1e", "٣", "99999999999999999999e999"} {
+		if n, err := ParseWhole(s); err == nil {
+			t.Errorf("%q: %d", s, n)
+		}
+		if x, err := ParseNumber(s); err == nil {
+			t.Errorf("%q: %g", s, x)
+		}
+	}
+	if _, err := ParseWhole("9223372036854775808"); !errors.Is(err, strconv.ErrRange) {
+		t.Error(err)
+	}
+	for _, s := range []string{"010", "010MiB", "0.0001KiB", "1e-4kB"} {
+		if n, err := ParseSize(s); err == nil {
+			t.Errorf("%q is %d bytes", s, n)
 		}
 	}
 }
