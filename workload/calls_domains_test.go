@@ -182,7 +182,7 @@ func testNetwork(t *testing.T, rt *weft.Runtime) {
 				}
 			}
 		}
-		g, err := graphs.Read(strings.NewReader(text.String()), graphs.Edges)
+		g, err := graphs.Read(strings.NewReader(text.String()), graphs.Edges, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -112,7 +112,7 @@ func TestCallsName(t *testing.T) {
 			return err
 		},
 		"network": func() error {
-			g, err := graphs.Open("karate")
+			g, err := graphs.Open("karate", "")
 			if err == nil {
 				_, err = graphs.Rank(ctx, rt, g, graphs.Config{})
 			}

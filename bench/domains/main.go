@@ -135,7 +135,7 @@ func derivatives(ctx context.Context, rt *weft.Runtime, r *request, out result) 
 
 func graphs(ctx context.Context, rt *weft.Runtime, r *request, out result) error {
 	for _, q := range r.Graphs {
-		g, err := network.Read(strings.NewReader(q.Text), network.Edges)
+		g, err := network.Read(strings.NewReader(q.Text), network.Edges, "")
 		if err != nil {
 			return err
 		}

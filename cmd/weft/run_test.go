@@ -135,6 +135,27 @@ func TestRunTable(t *testing.T) {
 	}
 }
 
+// Edges that a file repeats count as --repeated says, and the report says how many there are.
+func TestRunRepeated(t *testing.T) {
+	const common = " --devices cpu --repeat 1 --calibrate off --cache-dir off"
+	edges := write(t, "edges.txt", "0 1 1\n0 2 1\n1 0 1\n2 0 1\n0 1 2\n")
+	for flags, want := range map[string]string{
+		"":                  "4 edges (1 repeated, whose weights are added)",
+		" --repeated sum":   "4 edges (1 repeated, whose weights are added)",
+		" --repeated last":  "4 edges (1 repeated, of which the last count)",
+		" --repeated error": "weft: network: edges.txt: bad graph: the edge from node 0 to node 1 is there 2 times: leave all but one out, or",
+		" --repeated first": `weft: network: bad problem: repeated edges by "first": use sum, last or error`,
+	} {
+		code, stdout, stderr := runWeft(append(strings.Fields("run network"+flags+common), "--graph", edges)...)
+		if failed := strings.HasPrefix(want, "weft: "); !strings.Contains(stdout+stderr, want) || failed != (code == 2) {
+			t.Errorf("%s: status %d, %q and %q, want %q", flags, code, stdout, stderr, want)
+		}
+	}
+	if code, _, stderr := runWeft(strings.Fields("run network --repeated sum --nodes 100" + common)...); code != 2 || !strings.Contains(stderr, "only graphs in files") {
+		t.Errorf("without a file: status %d, %s", code, stderr)
+	}
+}
+
 // A run of too few steps fails, checked or not, and says how many would do.
 func TestTooFewSteps(t *testing.T) {
 	for _, check := range []string{"true", "false"} {

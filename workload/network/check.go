@@ -91,10 +91,8 @@ func (j *LayersJob) Check() error {
 	for i := range roots {
 		degree := 1.
 		columns, values := j.graph.Row(i)
-		for k, c := range columns {
-			if int(c) != i {
-				degree += weightOf(values, k)
-			}
+		for k := range columns {
+			degree += weightOf(values, k)
 		}
 		roots[i] = math.Sqrt(degree)
 	}
@@ -127,9 +125,7 @@ func (j *LayersJob) checkNode(layer, node int, from []float32, roots []float64) 
 	add(node, 1)
 	columns, values := j.graph.Row(node)
 	for k, c := range columns {
-		if int(c) != node {
-			add(int(c), weightOf(values, k))
-		}
+		add(int(c), weightOf(values, k))
 	}
 	for o := range out {
 		want, size := 0., 0.

@@ -8,7 +8,8 @@
 // but a random access loads a whole line either way.
 //
 // A layer of graph convolution is relu(D^-½ (A+I) D^-½ H W) in float32: features H of nodes,
-// weights W, and the degrees D of A+I (Kipf and Welling 2017). Edges count both ways.
+// weights W, and the degrees D of A+I (Kipf and Welling 2017). Edges count both ways. An edge from a
+// node to itself is an entry of A like others, to which I adds one.
 //
 // Closeness is (n-1) ÷ the sum of distances to the other nodes, and k-medoids finds the k nodes
 // with the least sum of distances from each node to the nearest of them, by turns: each node to
@@ -74,6 +75,8 @@ type Config struct {
 	Problem string // one of Problems
 	// Graph is a file or one of Shipped; "" means R-MAT, and points in space for distances.
 	Graph string
+	// Repeated says what becomes of edges that the file lists more than once; "" means [RepeatedSum].
+	Repeated Repeated
 	// Undirected says that edges of the file count both ways for PageRank, as they do for all
 	// other problems.
 	Undirected bool
@@ -138,6 +141,10 @@ func (c Config) Validate() error {
 		return bad("no problem %q: there is %s", c.Problem, strings.Join(problems, ", "))
 	case (c.Graph == "") == (c.Nodes == 0):
 		return bad("%d nodes and graph %q: name one of the two", c.Nodes, c.Graph)
+	case c.Repeated != "" && c.Graph == "":
+		return bad("repeated edges by %q: only graphs in files have them", c.Repeated)
+	case validRepeated(c.Repeated) != nil:
+		return validRepeated(c.Repeated)
 	case c.Graph == "" && (c.Nodes < 2 || c.Nodes > most):
 		return bad("%d nodes: there must be 2 to %d", c.Nodes, most)
 	case c.Edges != 0 && (c.Graph != "" || c.dense()):
@@ -184,7 +191,7 @@ func (c Config) Bytes() float64 {
 	list := 12.
 	if c.Graph != "" {
 		n, edges = promised(c.Graph)
-		list += 6 // of the file
+		list += 6 + 8 // of the file, and of a weight, which repeated edges have too
 	}
 	switch c.Problem {
 	case PageRank:
@@ -205,7 +212,7 @@ func (c Config) graph() (*Graph, error) {
 	if c.Graph == "" {
 		return RMAT(c.Nodes, c.Edges, c.Seed)
 	}
-	g, err := Open(c.Graph)
+	g, err := Open(c.Graph, c.Repeated)
 	if err == nil && c.dense() && g.Rows() > maxDense {
 		err = fmt.Errorf("network: %s has %d nodes: %w: distances are computed of %d at most", c.Graph, g.Rows(), ErrConfig, maxDense)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
@@ -286,6 +287,9 @@ func (j *DistanceJob) Name() string {
 	what := fmt.Sprintf("%d points", j.n)
 	if j.graph != nil {
 		what = fmt.Sprintf("%s, %d nodes", j.graph.Name, j.n)
+		if more := j.graph.Repeated; more > 0 {
+			what += ", " + text.Count(more, "repeated edge")
+		}
 	}
 	if j.c.Problem == Closeness {
 		return "network closeness of " + what

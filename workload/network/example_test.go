@@ -18,7 +18,7 @@ func ExampleRank() {
 		log.Fatal(err)
 	}
 	defer rt.Close()
-	club, err := network.Open("karate")
+	club, err := network.Open("karate", "")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,9 +1,13 @@
 package network
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"sync/atomic"
 
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -13,6 +17,47 @@ import (
 type Graph struct {
 	workload.Sparse
 	Name string // for reports
+	// Repeated is the number of edges of the file that join two nodes as one before them does, and rule
+	// says what became of them.
+	Repeated int
+	rule     Repeated
+}
+
+// Repeated says what becomes of an edge that a file lists more than once: from one node to the same other,
+// or between the same two where the file says that edges count both ways. Edges from each of two nodes to
+// the other are not repeated. Files of METIS are refused if they have any.
+type Repeated string
+
+const (
+	// RepeatedSum adds up the weights, as readers of MatrixMarket do: an edge without a weight counts as
+	// one of weight 1. The order of lines then does not matter. It is what "" means.
+	RepeatedSum Repeated = "sum"
+	// RepeatedLast takes the last.
+	RepeatedLast Repeated = "last"
+	// RepeatedError refuses the file.
+	RepeatedError Repeated = "error"
+)
+
+var repeatedRules = []Repeated{RepeatedSum, RepeatedLast, RepeatedError}
+
+// validRepeated returns an error for a rule that there is none of.
+func validRepeated(r Repeated) error {
+	if r == "" || slices.Contains(repeatedRules, r) {
+		return nil
+	}
+	return fmt.Errorf("network: %w: repeated edges by %q: use %s, %s or %s", ErrConfig, r, RepeatedSum, RepeatedLast, RepeatedError)
+}
+
+// edges is the number of edges, for the names of jobs.
+func (g *Graph) edges() string {
+	out := text.Count(g.Nonzeros(), "edge")
+	switch {
+	case g.Repeated == 0:
+		return out
+	case g.rule == RepeatedLast:
+		return fmt.Sprintf("%s (%d repeated, of which the last count)", out, g.Repeated)
+	}
+	return fmt.Sprintf("%s (%d repeated, whose weights are added)", out, g.Repeated)
 }
 
 // Limits of graphs. Starts of rows are 32 bits.
@@ -24,10 +69,10 @@ const (
 // edge is an edge as files and generators list them.
 type edge struct{ from, to uint32 }
 
-// newGraph sorts edges into rows. Of several edges from one node to another the last counts.
-// Weights are beside the edges, or nil.
-func newGraph(name string, nodes int, edges []edge, weights []float64, undirected bool) *Graph {
-	g := &Graph{Name: name}
+// newGraph sorts edges into rows. Weights are beside the edges, or nil. The numbers of nodes in errors
+// begin with first.
+func newGraph(name string, nodes int, edges []edge, weights []float64, undirected bool, rule Repeated, first int) (*Graph, error) {
+	g := &Graph{Name: name, rule: rule}
 	g.Starts = make([]uint32, nodes+1)
 	for _, e := range edges {
 		g.Starts[e.from+1]++
@@ -57,41 +102,88 @@ func newGraph(name string, nodes int, edges []edge, weights []float64, undirecte
 			put(e.to, e.from, k)
 		}
 	}
-	g.sortRows(next)
-	return g
+	return g, g.join(undirected, first)
 }
 
-// sortRows sorts the columns of every row, and takes out all but the last of equal ones. kept is
-// room for a number for each row.
-func (g *Graph) sortRows(kept []uint32) {
-	_ = workload.Sweep(len(kept), func(lo, hi int) error {
+// join sorts the columns of every row, and makes one edge of equal ones.
+func (g *Graph) join(undirected bool, first int) error {
+	var more atomic.Int64 // columns like the one before them
+	_ = workload.Sweep(g.Rows(), func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
-			kept[i] = uint32(sortRow(g.Row(i)))
+			columns, values := g.Row(i)
+			sortRow(columns, values)
+			for k := 1; k < len(columns); k++ {
+				if columns[k] == columns[k-1] {
+					more.Add(1)
+				}
+			}
 		}
 		return nil
 	})
-	at := uint32(0)
-	for i, n := range kept {
-		from := g.Starts[i]
-		copy(g.Columns[at:], g.Columns[from:from+n])
-		if g.Values != nil {
-			copy(g.Values[at:], g.Values[from:from+n])
+	if more.Load() == 0 {
+		return nil
+	}
+	all := g.Sparse
+	g.Starts, g.Columns, g.Values = make([]uint32, 1, len(all.Starts)), all.Columns[:0], all.Values[:0]
+	if all.Values == nil && g.rule != RepeatedLast {
+		g.Values = make([]float64, 0, len(all.Columns)-int(more.Load()))
+	}
+	for i := range all.Rows() {
+		for columns, values := all.Row(i); len(columns) > 0; {
+			c, same := columns[0], 1
+			for same < len(columns) && columns[same] == c {
+				same++
+			}
+			var weights []float64
+			if columns = columns[same:]; values != nil {
+				weights, values = values[:same], values[same:]
+			}
+			if err := g.put(c, same, weights); err != nil {
+				return fmt.Errorf("network: %s: %w: the edge from node %d to node %d is there %s: %w", g.Name, ErrGraph, i+first, int(c)+first, text.Count(same, "time"), err)
+			}
+			// An edge that counts both ways is in two rows.
+			if !undirected || int(c) >= i {
+				g.Repeated += same - 1
+			}
 		}
-		g.Starts[i] = at
-		at += n
+		g.Starts = append(g.Starts, uint32(len(g.Columns)))
 	}
-	g.Starts[len(kept)] = at
-	g.Columns = g.Columns[:at]
-	if g.Values != nil {
-		g.Values = g.Values[:at]
-	}
+	return nil
 }
 
-// sortRow sorts a row and returns the number of its columns that differ, which are then first.
-func sortRow(columns []uint32, values []float64) int {
+// put appends an edge that is there some times, with these weights or nil, to the last row.
+func (g *Graph) put(to uint32, times int, weights []float64) error {
+	if times > 1 && g.rule == RepeatedError {
+		return errors.New("leave all but one out, or add their weights (sum), or let the last count (last)")
+	}
+	g.Columns = append(g.Columns, to)
+	switch {
+	case g.Values == nil:
+		return nil
+	case weights == nil:
+		g.Values = append(g.Values, float64(times))
+		return nil
+	case g.rule == RepeatedLast:
+		g.Values = append(g.Values, weights[times-1])
+		return nil
+	}
+	slices.Sort(weights) // so that the order of lines does not matter to rounding
+	sum := 0.
+	for _, w := range weights {
+		sum += w
+	}
+	if math.IsInf(sum, 1) {
+		return fmt.Errorf("the weights add up to more than %.4g, the largest float64: divide all weights by one number", math.MaxFloat64)
+	}
+	g.Values = append(g.Values, sum)
+	return nil
+}
+
+// sortRow sorts a row by its columns. Equal ones stay in their order.
+func sortRow(columns []uint32, values []float64) {
 	if values == nil {
 		slices.Sort(columns)
-		return len(slices.Compact(columns))
+		return
 	}
 	type entry struct {
 		column uint32
@@ -102,20 +194,14 @@ func sortRow(columns []uint32, values []float64) int {
 		row[k] = entry{c, values[k]}
 	}
 	slices.SortStableFunc(row, func(a, b entry) int { return int(a.column) - int(b.column) })
-	n := 0
 	for k, e := range row {
-		if k+1 < len(row) && row[k+1].column == e.column {
-			continue
-		}
-		columns[n], values[n] = e.column, e.value
-		n++
+		columns[k], values[k] = e.column, e.value
 	}
-	return n
 }
 
 // Transposed returns the graph with every edge turned round.
 func (g *Graph) Transposed() *Graph {
-	out := &Graph{Name: g.Name}
+	out := &Graph{Name: g.Name, Repeated: g.Repeated, rule: g.rule}
 	n := g.Rows()
 	out.Starts, out.Columns = make([]uint32, n+1), make([]uint32, len(g.Columns))
 	if g.Values != nil {
@@ -178,13 +264,14 @@ func (g *Graph) byLength() (sorted *Graph, place []uint32) {
 }
 
 // Undirected returns the graph with every edge both ways. Where there are both with different
-// weights, the larger counts.
+// weights, the larger counts, as with Kipf and Welling: a file that lists every edge from both of its
+// nodes has the same graph as one that lists it from one of them.
 func (g *Graph) Undirected() *Graph {
 	t := g.Transposed()
 	if slices.Equal(t.Starts, g.Starts) && slices.Equal(t.Columns, g.Columns) && slices.Equal(t.Values, g.Values) {
 		return g
 	}
-	out := &Graph{Name: g.Name}
+	out := &Graph{Name: g.Name, Repeated: g.Repeated, rule: g.rule}
 	out.Starts = make([]uint32, 1, len(g.Starts))
 	out.Columns = make([]uint32, 0, 2*len(g.Columns))
 	for i := range g.Rows() {

@@ -71,7 +71,7 @@ func references(t *testing.T) map[string]reference {
 
 func open(t *testing.T, name string) *network.Graph {
 	t.Helper()
-	return workloadtest.New[*network.Graph](t)(network.Open(name))
+	return workloadtest.New[*network.Graph](t)(network.Open(name, ""))
 }
 
 func near(t *testing.T, what string, got, want []float64, within float64) {
@@ -99,7 +99,7 @@ func TestRanks(t *testing.T) {
 			for _, e := range want.Edges {
 				fmt.Fprintln(&text, e[0]+1, e[1]+1)
 			}
-			g = workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader(text.String()), ""))
+			g = workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader(text.String()), "", ""))
 		} else {
 			g = open(t, name)
 		}
@@ -176,7 +176,7 @@ func TestDistances(t *testing.T) {
 // Nodes that nothing joins are far, and closeness counts the part that is reached.
 func TestParts(t *testing.T) {
 	rt := workloadtest.Open(t, 2, network.Funcs())
-	g := workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader("0 1\n1 2\n3 4\n5 5\n"), ""))
+	g := workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader("0 1\n1 2\n3 4\n5 5\n"), "", ""))
 	got, err := network.Close(t.Context(), rt, g)
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package network
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -177,7 +178,7 @@ func layersJob(g *Graph, widths []int, features []float32, weights [][]float32, 
 	return j, nil
 }
 
-// normalize makes D^-½ (A+I) D^-½, in which the diagonal of A does not count.
+// normalize makes D^-½ (A+I) D^-½.
 func (j *LayersJob) normalize() {
 	n := j.graph.Rows()
 	j.matrix.Starts = make([]uint32, 1, n+1)
@@ -187,30 +188,29 @@ func (j *LayersJob) normalize() {
 	for i := range n {
 		degree := 1.
 		columns, values := j.graph.Row(i)
-		for k, c := range columns {
-			if int(c) != i {
-				degree += weightOf(values, k)
-			}
+		for k := range columns {
+			degree += weightOf(values, k)
 		}
 		roots[i] = math.Sqrt(degree)
 	}
 	for i := range n {
 		columns, values := j.graph.Row(i)
-		own := false
 		put := func(c uint32, w float64) {
 			j.matrix.Columns, j.factors = append(j.matrix.Columns, c), append(j.factors, float32(w/(roots[i]*roots[c])))
 		}
-		for k, c := range columns {
-			if int(c) >= i && !own {
-				put(uint32(i), 1)
-				own = true
-			}
-			if int(c) != i {
-				put(c, weightOf(values, k))
-			}
+		at, own := slices.BinarySearch(columns, uint32(i))
+		for k, c := range columns[:at] {
+			put(c, weightOf(values, k))
 		}
 		if !own {
 			put(uint32(i), 1)
+		}
+		for k := at; k < len(columns); k++ {
+			w := weightOf(values, k)
+			if own && k == at {
+				w++
+			}
+			put(columns[k], w)
 		}
 		j.matrix.Starts = append(j.matrix.Starts, uint32(len(j.matrix.Columns)))
 	}
@@ -229,7 +229,7 @@ func (j *LayersJob) spread() spread { return spread{j.bounds, j.matrix.Starts} }
 
 // Name names the graph and the number of layers.
 func (j *LayersJob) Name() string {
-	return fmt.Sprintf("network %s over %s, %s, %s", text.Count(len(j.weights), "layer"), j.graph.Name, text.Count(j.graph.Nonzeros(), "edge"), text.Count(j.widths[0], "feature"))
+	return fmt.Sprintf("network %s over %s, %s, %s", text.Count(len(j.weights), "layer"), j.graph.Name, j.graph.edges(), text.Count(j.widths[0], "feature"))
 }
 
 // Class is R: the features of a node are added in the order of its neighbours.

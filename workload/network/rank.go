@@ -235,7 +235,7 @@ func (j *RankJob) blocks() int { return len(j.bounds) - 1 }
 
 // Name names the graph.
 func (j *RankJob) Name() string {
-	return fmt.Sprintf("network PageRank of %s, %s, %s", j.graph.Name, text.Count(j.graph.Nonzeros(), "edge"), text.Count(j.c.Steps, "step"))
+	return fmt.Sprintf("network PageRank of %s, %s, %s", j.graph.Name, j.graph.edges(), text.Count(j.c.Steps, "step"))
 }
 
 // Class is R: sums are those of rows and of blocks, which do not depend on devices.

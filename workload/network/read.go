@@ -51,14 +51,18 @@ var shipped = map[string]string{"karate": "karate.mtx", "miserables": "miserable
 func Shipped() []string { return []string{"davis", "karate", "miserables"} }
 
 // Open reads a file, or a shipped graph by its name. Files whose names end in .graph or .metis
-// are in the format of METIS, others as they begin.
-func Open(name string) (*Graph, error) {
+// are in the format of METIS, others as they begin. An edge that is listed more than once counts as
+// the rule says; [Graph].Repeated is how many there are.
+func Open(name string, rule Repeated) (*Graph, error) {
+	if err := validRepeated(rule); err != nil {
+		return nil, err
+	}
 	if file, ok := shipped[name]; ok {
 		text, err := shippedFiles.ReadFile("testdata/" + file)
 		if err != nil {
 			return nil, err
 		}
-		g, err := parse(text, name, formatOf(file, text))
+		g, err := parse(text, name, formatOf(file, text), rule)
 		if err == nil && name == "davis" {
 			g = g.Undirected()
 		}
@@ -71,7 +75,7 @@ func Open(name string) (*Graph, error) {
 	case err != nil:
 		return nil, fmt.Errorf("network: %w; shipped graphs are %s", err, strings.Join(Shipped(), ", "))
 	}
-	return parse(text, filepath.Base(name), formatOf(name, text))
+	return parse(text, filepath.Base(name), formatOf(name, text), rule)
 }
 
 func readFile(name string) ([]byte, error) {
@@ -179,9 +183,12 @@ func promised(name string) (nodes, edges float64) {
 	return float64(n), float64(m)
 }
 
-// Read reads a graph in a format, or with "" in that of Edges or MatrixMarket as it begins.
-// Errors wrap [ErrGraph], but for those of reading.
-func Read(r io.Reader, format string) (*Graph, error) {
+// Read reads a graph in a format, or with "" in that of Edges or MatrixMarket as it begins. Repeated edges
+// count as with [Open]. Errors wrap [ErrGraph], but for those of reading and of a rule that there is none of.
+func Read(r io.Reader, format string, rule Repeated) (*Graph, error) {
+	if err := validRepeated(rule); err != nil {
+		return nil, err
+	}
 	text, err := readText(r, "graph", 0)
 	switch {
 	case errors.Is(err, ErrGraph):
@@ -192,7 +199,7 @@ func Read(r io.Reader, format string) (*Graph, error) {
 	if format == "" {
 		format = formatOf("", text)
 	}
-	return parse(text, "graph", format)
+	return parse(text, "graph", format, rule)
 }
 
 func formatOf(name string, text []byte) string {
@@ -205,8 +212,8 @@ func formatOf(name string, text []byte) string {
 	return Edges
 }
 
-func parse(text []byte, name, format string) (*Graph, error) {
-	l := &lines{name: name, size: len(text), rest: text}
+func parse(text []byte, name, format string, rule Repeated) (*Graph, error) {
+	l := &lines{name: name, size: len(text), rest: text, rule: rule}
 	switch format {
 	case Edges:
 		return l.edges()
@@ -225,6 +232,7 @@ type lines struct {
 	rest []byte
 	line []byte // what is left of the line
 	no   int    // its number, from 1 on
+	rule Repeated
 }
 
 // next goes on to the next line and reports whether there is one.
@@ -356,7 +364,7 @@ func (l *lines) edges() (*Graph, error) {
 	if nodes == 0 {
 		return nil, l.fail("there are no edges")
 	}
-	return newGraph(l.name, nodes, edges, weights, false), nil
+	return newGraph(l.name, nodes, edges, weights, false, l.rule, 0)
 }
 
 // nodes refuses more nodes than is plausible for the size of the file, so that a short file cannot
@@ -442,7 +450,7 @@ func (l *lines) matrixMarket() (*Graph, error) {
 	if len(edges) != count {
 		return nil, l.fail("the file ends after %d of %d entries", len(edges), count)
 	}
-	return newGraph(l.name, n, edges, weights, symmetry == "symmetric"), nil
+	return newGraph(l.name, n, edges, weights, symmetry == "symmetric", l.rule, 1)
 }
 
 func (l *lines) metis() (*Graph, error) {
@@ -493,7 +501,10 @@ func (l *lines) metis() (*Graph, error) {
 	if len(edges) != 2*count {
 		return nil, l.fail("the file lists %d ends of edges, and the header promises %s with two each", len(edges), text.Count(count, "edge"))
 	}
-	g := newGraph(l.name, n, edges, weights, false)
+	g, err := newGraph(l.name, n, edges, weights, false, RepeatedLast, 1)
+	if err != nil {
+		return nil, err
+	}
 	if g.Undirected() != g || len(g.Columns) != 2*count {
 		return nil, l.fail("an edge is listed twice or at one of its nodes alone: it must be at both, with one weight")
 	}

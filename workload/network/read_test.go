@@ -39,8 +39,10 @@ func rows(g *network.Graph) string {
 func TestRead(t *testing.T) {
 	for _, c := range []struct{ format, text, want string }{
 		{"", "0 1\n1\t2\n", "1/2/"},
-		{"", "# one\n% two\n\n 2,0\r\n0 1\n0 1", "1//0"},
-		{network.Edges, "0 1 2.5\n1 0 1e3\n0 1 4", "1:4/0:1000"},
+		{"", "# one\n% two\n\n 2,0\r\n0 1\n", "1//0"},
+		{"", "# one\n% two\n\n 2,0\r\n0 1\n0 1", "1:2//0:1"},
+		{network.Edges, "0 1 2.5\n1 0 1e3\n0 1 4", "1:6.5/0:1000"},
+		{"", "%%MatrixMarket matrix coordinate real symmetric\n2 2 3\n2 1 3\n1 1 5\n1 2 4\n", "0:5 1:7/0:7"},
 		{"", "3 3", "///3"},
 		{"", "%%MatrixMarket matrix coordinate pattern symmetric\n% of three\n\n3 3 3\n2 1\n3 3\n3 1\n", "1 2/0/0 2"},
 		{"", "%%matrixmarket Matrix Coordinate Real General\n2 2 1\n1 2 0.5\n", "1:0.5/"},
@@ -54,7 +56,7 @@ func TestRead(t *testing.T) {
 		{"", "\ufeff%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", "1/"},
 		{network.Metis, "\ufeff2 1\n2\n1\n", "1/0"},
 	} {
-		g, err := network.Read(strings.NewReader(c.text), c.format)
+		g, err := network.Read(strings.NewReader(c.text), c.format, "")
 		if err != nil {
 			t.Errorf("%q: %v", c.text, err)
 		} else if got := rows(g); got != c.want {
@@ -111,9 +113,11 @@ func TestReadRefuses(t *testing.T) {
 		{network.Metis, "2 1 1\n2 5\n1 6\n", "with one weight"},
 		{network.Metis, "2 1 1\n2\n1 6\n", "line 2: bad graph: the weight is missing"},
 		{network.Metis, "2 1 10\n\n7 1\n", "line 2: bad graph: a weight of the node is missing"},
+		{network.Metis, "2 2\n2 2\n1 1\n", "an edge is listed twice"},
+		{"", "0 1 1e308\n1 0 1\n0 1 1e308\n", "the edge from node 0 to node 1 is there 2 times: the weights add up to more than"},
 		{"gml", "", `no format "gml"`},
 	} {
-		g, err := network.Read(strings.NewReader(c.text), c.format)
+		g, err := network.Read(strings.NewReader(c.text), c.format, "")
 		if err == nil || !errors.Is(err, network.ErrGraph) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v, %v; want %q", c.text, g, err, c.want)
 		}
@@ -170,19 +174,19 @@ func TestEndless(t *testing.T) {
 		{"", '1', "line 1: bad graph: it has more than 1048576 bytes"},
 	} {
 		e := &endless{begin: c.begin, then: c.then}
-		_, err := network.Read(e, "")
+		_, err := network.Read(e, "", "")
 		if !errors.Is(err, network.ErrGraph) || !strings.Contains(err.Error(), c.want) || e.read > 8<<20 {
 			t.Errorf("%q and then %q: %v after %d bytes, want %q", c.begin, c.then, err, e.read, c.want)
 		}
 	}
-	if _, err := network.Open("/dev/zero"); err == nil {
+	if _, err := network.Open("/dev/zero", ""); err == nil {
 		t.Error("/dev/zero is a graph")
 	}
 	long := "0 1\n# " + strings.Repeat("x", 3<<20) + "\n1 2\n" // of later lines any may be long
-	if g, err := network.Read(strings.NewReader(long), ""); err != nil || g.Nonzeros() != 2 {
+	if g, err := network.Read(strings.NewReader(long), "", ""); err != nil || g.Nonzeros() != 2 {
 		t.Errorf("%v, %v", g, err)
 	}
-	if g, err := network.Read(iotest.OneByteReader(strings.NewReader("0 1\n1 2\n")), ""); err != nil || g.Nonzeros() != 2 {
+	if g, err := network.Read(iotest.OneByteReader(strings.NewReader("0 1\n1 2\n")), "", ""); err != nil || g.Nonzeros() != 2 {
 		t.Errorf("byte by byte: %v, %v", g, err)
 	}
 }
@@ -211,7 +215,7 @@ func TestPromised(t *testing.T) {
 		if got := (network.Config{Problem: network.PageRank, Graph: file}).Bytes(); got < 8e9 {
 			t.Errorf("%s takes %.3g bytes", name, got)
 		}
-		if _, err := network.Open(file); !errors.Is(err, network.ErrGraph) {
+		if _, err := network.Open(file, ""); !errors.Is(err, network.ErrGraph) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -222,7 +226,7 @@ func TestPromised(t *testing.T) {
 
 // Turned round, a graph has every edge the other way, and undirected both.
 func TestTurned(t *testing.T) {
-	g := workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader("0 1 3\n1 0 5\n1 2 1\n3 3 2\n"), ""))
+	g := workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader("0 1 3\n1 0 5\n1 2 1\n3 3 2\n"), "", ""))
 	if got, want := rows(g.Transposed()), "1:5/0:3/1:1/3:2"; got != want {
 		t.Errorf("transposed %q, want %q", got, want)
 	}
@@ -266,13 +270,14 @@ func FuzzRead(f *testing.F) {
 		"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", "3 2\n2\n1 3\n2\n", "2 1 111 2\n9 5 6 2 1\n9 5 6 1 1\n", "2 1 1\n2 5\n1 5\n",
 		"\ufeff0 1\n1 2\n", "\ufeff%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", "\ufeff3 2\n2\n1 3\n2\n", "\ufeff", "\ufeff\ufeff0 1\n",
 	} {
-		for format := range uint8(4) {
+		for format := range uint8(12) {
 			f.Add(s, format)
 		}
 	}
 	f.Fuzz(func(t *testing.T, text string, format uint8) {
 		formats := []string{"", network.Edges, network.MatrixMarket, network.Metis}
-		g, err := network.Read(strings.NewReader(text), formats[format%4])
+		rules := []network.Repeated{network.RepeatedSum, network.RepeatedLast, network.RepeatedError}
+		g, err := network.Read(strings.NewReader(text), formats[format%4], rules[format/4%3])
 		if err != nil {
 			if !errors.Is(err, network.ErrGraph) || strings.Contains(err.Error(), "\n") {
 				t.Fatalf("%v", err)

@@ -52,5 +52,7 @@ func RMAT(nodes, edges int, seed uint32) (*Graph, error) {
 		}
 		return nil
 	})
-	return newGraph(fmt.Sprintf("R-MAT of %d nodes", nodes), nodes, list, nil, false), nil
+	g, err := newGraph(fmt.Sprintf("R-MAT of %d nodes", nodes), nodes, list, nil, false, RepeatedLast, 0)
+	g.Repeated = 0
+	return g, err
 }

@@ -61,7 +61,10 @@ func TestWide(t *testing.T) {
 func TestByLength(t *testing.T) {
 	edges := []edge{{0, 3}, {1, 0}, {1, 2}, {1, 4}, {2, 2}, {4, 0}, {4, 1}}
 	weights := []float64{1, 2, 3, 4, 5, 6, 7}
-	g := newGraph("g", 6, edges, weights, false)
+	g, err := newGraph("g", 6, edges, weights, false, RepeatedSum, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	sorted, place := g.byLength()
 	if want := []uint32{2, 0, 3, 4, 1, 5}; !slices.Equal(place, want) {
 		t.Fatalf("nodes are at %v, want %v", place, want)
