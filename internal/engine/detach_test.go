@@ -64,6 +64,7 @@ func TestDetach(t *testing.T) {
 			t.Fatal("a launch that keeps a device from another run is not found")
 		}
 		equal(t, "tasks on the device besides", r.e.Status(0).Queued, 3)
+		equal(t, "operations that ended on the lane", r.e.Ended(r.held.a.Op.Lane), r.last[r.held.a.Op.Lane])
 		r.mustRun(other)
 		if held, _ := r.e.Holding(stuck); len(held) != 1 || !held[0].Begun || held[0].Graph.TaskName(held[0].Task) != "slow" {
 			t.Errorf("the run holds %+v", held)

@@ -105,9 +105,18 @@ func LanesOf(m *machine.Machine) []LaneInfo {
 // Issued returns the number of operations that a lane has been given.
 func (e *Engine) Issued(l Lane) uint32 { return uint32(e.lanes[l].issued) }
 
-// Ended returns the number of the last operation of a lane whose end was reported. No
-// operation issued later waits for that one or one before it.
-func (e *Engine) Ended(l Lane) uint32 { return uint32(e.lanes[l].done) }
+// Ended returns the number up to which all operations of a lane have ended, and wait for
+// nothing any more. No operation issued later waits for those. A launch on a patient device is
+// detached before it has begun: until it ends it may still look at what it waits for.
+func (e *Engine) Ended(l Lane) uint32 {
+	ended := e.lanes[l].done
+	for i := range e.detached {
+		if op := e.detached[i].op; op.Lane == l && e.devs[e.lanes[l].info.Device].patient {
+			ended = min(ended, e.lanes[l].count(op.Seq)-1)
+		}
+	}
+	return uint32(ended)
+}
 
 // Running is a launch a device has begun and not ended.
 type Running struct {

@@ -41,6 +41,38 @@ func TestPatient(t *testing.T) {
 	}
 }
 
+// A launch on a patient device leaves its lane before it has begun. It may still look at how
+// the copies ended that it waits for, so that the lane has not ended before it has; one that is
+// detached because it takes long has begun, and waits for nothing.
+func TestPatientHasNotEnded(t *testing.T) {
+	m := gpus(1, 1000)
+	m.Devices = append(m.Devices, cpus(1).Devices...)
+	r := newRig(t, m, engine.Options{Patient: []machine.DeviceID{1}})
+	var asks []engine.Op
+	r.onLaunch = func(o *op) {
+		if o.a.Device == 1 {
+			asks = append(asks, o.a.Op)
+		}
+	}
+	r.hold = func(o *op) bool { return o.a.Kind == engine.Copy }
+	id := r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 8})
+		b.Add(on("gpu:0", job("makes", 1, writes(x))))
+		for i := range 2 {
+			b.Add(on("cpu:0", job(fmt.Sprint("asks", i), 1, reads(x), writes(b.Data(graph.Data{Bytes: 8, Output: true})))))
+		}
+	}), engine.RunOptions{})
+	r.until("a copy in flight", func() bool { return len(r.copies) == 1 && len(r.ran) == 1 })
+	equal(t, "launches", len(asks), 2)
+	equal(t, "launches given to their lane", r.e.Issued(asks[0].Lane), asks[1].Seq)
+	equal(t, "ended before the copy has", r.e.Ended(asks[0].Lane), asks[0].Seq-1)
+	r.hold = nil
+	r.until("the end of the first", func() bool { return len(r.ran) == 2 })
+	equal(t, "ended after the first", r.e.Ended(asks[0].Lane), asks[0].Seq)
+	r.mustRun(id)
+	equal(t, "ended after both", r.e.Ended(asks[0].Lane), asks[1].Seq)
+}
+
 // A patient device takes two launches for each of its lanes, and the next when one has ended.
 func TestPatientLimit(t *testing.T) {
 	m := cpus(2)
