@@ -52,7 +52,6 @@ func (e *Engine) resize(dev machine.DeviceID, bytes int64) {
 	e.reclaim(d.space, 0)
 	// Tasks queued there may not fit, and tasks that were left out may fit.
 	e.requeueAll(dev)
-	e.roomIn(d.space)
 	e.offerAgain = true
 }
 

@@ -83,3 +83,38 @@ func TestNeverFits(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+// A task that waits for room on a device runs there once its capacity has grown, and is placed
+// on another device at once if it fits there alone after the capacity has shrunk.
+func TestCapacityPlacesAnew(t *testing.T) {
+	with := func(name string, dev string, millis float64, workspace int64) *graph.Graph {
+		k := job(name, millis)
+		k.Workspace = workspace
+		if dev != "" {
+			k.On.Only = []string{dev}
+		}
+		return single(t, k)
+	}
+	for _, devices := range []int{1, 2} {
+		r := newRig(t, gpus(devices, 10*mb), engine.Options{})
+		r.hang["hold"] = true
+		r.submit(with("hold", "gpu:0", 1, 4*mb), engine.RunOptions{})
+		if devices == 2 {
+			r.submit(with("long", "gpu:1", 100, mb), engine.RunOptions{})
+		}
+		r.starts("hold")
+		waits := r.submit(with("waits", "", 1, 8*mb), engine.RunOptions{})
+		r.step()
+		equal(t, "launches for which there is no room", r.count("waits"), 0)
+		if devices == 1 {
+			r.step(engine.Event{Kind: engine.Capacity, Device: 0, Bytes: 13 * mb})
+			equal(t, "launches once there is room", r.count("waits"), 1)
+		} else {
+			equal(t, "tasks on the device with less to do", r.e.Status(0).Queued, 2)
+			r.step(engine.Event{Kind: engine.Capacity, Device: 0, Bytes: 7 * mb})
+			equal(t, "tasks on the device with room", r.e.Status(1).Queued, 2)
+		}
+		delete(r.hang, "hold")
+		r.mustRun(waits)
+	}
+}

@@ -31,6 +31,7 @@ func (e *Engine) recount() {
 	c.copies()
 	c.operations()
 	c.memories()
+	c.waitLists()
 	c.readers()
 	c.recipes()
 	c.recoverable()

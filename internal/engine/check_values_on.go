@@ -75,11 +75,13 @@ func (c *recounter) gone(space spaceID) bool {
 	return (state == Lost || state == Broken) && !c.mem.spaces[space].away
 }
 
-// copies checks that a value that is anchored is complete in host memory, and that one
-// that is being committed has a slot claimed there.
+// copies checks that a value that is anchored is complete in host memory, so that nothing
+// has to be computed to have it, and that one that is being committed has a slot claimed there.
 func (c *recounter) copies() {
 	for _, v := range c.values {
-		if val := &c.mem.vals.at[v]; val.needed() {
+		val := &c.mem.vals.at[v]
+		c.mustOf(v, !val.has(anchored) || val.depth == 0 && val.replay == 0, "is anchored, and is to take time to recompute")
+		if val.needed() {
 			c.mustOf(v, !val.has(anchored) || c.mem.wholeInHost(v, -1), "is anchored and not in host memory")
 			c.mustOf(v, !val.has(commits) || c.mem.elsewhereInHost(v, -1), "is being committed by no copy")
 		}
@@ -189,6 +191,42 @@ func (c *recounter) memories() {
 			c.must(sp.used <= max(sp.cap, c.m.Devices[s-1].MemBytes), "a memory holds more than it can", int32(s))
 		}
 		c.must(!sp.away || c.devs[sp.dev].state == Lost, "a memory is away and its device is not lost", int32(s))
+	}
+}
+
+// waitLists checks that what is marked as waiting for room in a memory is on the wait list
+// of that memory, once, and that nothing else is.
+func (c *recounter) waitLists() {
+	onOwnList, onHostList := make([]int, len(c.devs)), make([]int, len(c.devs))
+	values := make([]int, len(c.mem.vals.at))
+	for s := range c.mem.spaces {
+		for _, w := range c.mem.spaces[s].line {
+			switch {
+			case w.dev < 0:
+				c.must(spaceID(s) == hostSpace, "a value waits for room in the memory of a device", int32(w.val), int32(s))
+				if c.runOf(w.run) != nil {
+					values[w.val]++
+				}
+			case spaceID(s) == hostSpace:
+				onHostList[w.dev]++
+			default:
+				c.must(c.devs[w.dev].space == spaceID(s), "a device waits for room in the memory of another", int32(w.dev), int32(s))
+				onOwnList[w.dev]++
+			}
+		}
+	}
+	count := func(marked bool) int {
+		if marked {
+			return 1
+		}
+		return 0
+	}
+	for i := range c.devs {
+		c.same(count(c.devs[i].waits&onOwn != 0), onOwnList[i], "entries of a device on the wait list of its memory", int32(i))
+		c.same(count(c.devs[i].waits&onHost != 0), onHostList[i], "entries of a device on the wait list of host memory", int32(i))
+	}
+	for _, v := range c.values {
+		c.same(count(c.mem.vals.at[v].has(awaitsRoom)), values[v], "entries of a value on the wait list of host memory", int32(v))
 	}
 }
 

@@ -397,3 +397,56 @@ func TestGangNamesWhatItLacks(t *testing.T) {
 	is(t, err, engine.ErrNoDevice)
 	is(t, err, errBoom)
 }
+
+// Members of a gang count each other's bytes in host memory, through which their inputs go:
+// both wait until there is room for both.
+func TestGangMembersShareHostMemory(t *testing.T) {
+	m := gpus(3, 10*mb)
+	m.Devices = append(m.Devices, cpus(1).Devices...)
+	m.HostBytes = 3 * mb
+	r := newRig(t, m, engine.Options{})
+	on := func(dev string, k graph.Task) graph.Task {
+		k.On.Only = []string{dev}
+		return k
+	}
+	hold := on("cpu", job("hold", 1))
+	hold.Workspace = 3 * mb / 2
+	r.hang["hold"] = true
+	r.submit(single(t, hold), engine.RunOptions{})
+	r.starts("hold")
+	id := r.submit(build(t, func(b *graph.Builder) {
+		x, y := b.Data(graph.Data{Name: "x", Bytes: mb}), b.Data(graph.Data{Name: "y", Bytes: mb})
+		b.Add(on("gpu:2", job("make", 1, writes(x), writes(y))))
+		gang := pair("gang", 1, reads(x), second(reads(y)))
+		gang.On.Only = []string{"gpu:0", "gpu:1"}
+		b.Add(gang)
+	}), engine.RunOptions{})
+	for r.advance() {
+	}
+	equal(t, "launches of the gang while host memory has room for one member's input", r.count("gang"), 0)
+	delete(r.hang, "hold")
+	r.mustRun(id) // the rig checks the limit of host memory
+}
+
+// A gang runs again if the device of a member that had ended is lost with a result, before
+// the others end: nobody reads that output, so that nothing else would have it made again.
+func TestGangMakesALostOutputAgain(t *testing.T) {
+	for rank := range int16(2) {
+		r := newRig(t, gpus(3, 10*mb), engine.Options{})
+		id := r.submit(build(t, func(b *graph.Builder) {
+			x := b.Data(graph.Data{Name: "x", Bytes: 1000, Output: true})
+			y := b.Data(graph.Data{Name: "y", Bytes: 1000, Output: true})
+			b.Add(pair("gang", 1, writes(x), second(writes(y))))
+		}), engine.RunOptions{})
+		r.starts("gang")
+		o := r.member(rank)
+		r.held = r.member(1 - rank)
+		r.now = max(r.now, o.start+r.takes(o))
+		r.end(o, engine.OK)
+		r.lose(o.a.Device, false)
+		r.held = nil
+		rep := r.mustRun(id)
+		equal(t, "launches of members", r.count("gang"), 4)
+		equal(t, "copies home", rep.Copies, 2)
+	}
+}

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -404,5 +405,34 @@ func TestCopiesAreLearned(t *testing.T) {
 	equal(t, "predicted before", before, 10*ms)
 	if after < 4*ms || after > 6*ms {
 		t.Errorf("after ten copies of 5 ms one is predicted to take %v", after)
+	}
+}
+
+// One copy takes pieces from one buffer alone, also where the next piece lies in another
+// buffer whose records follow. The rig checks that copies stay within buffers.
+func TestCopyEndsWithItsBuffer(t *testing.T) {
+	part := func(d graph.DataID, piece, n int64, a graph.Access) graph.Use {
+		return graph.Use{Data: d, Offset: piece * 10, Bytes: n * 10, Access: a}
+	}
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		r := newRig(t, gpus(2, 10*mb), engine.Options{})
+		r.mustRun(r.submit(build(t, func(b *graph.Builder) {
+			const pieces = 12
+			x := b.Data(graph.Data{Name: "x", Bytes: pieces * 10})
+			on := func(dev string, k graph.Task) {
+				k.On.Only = []string{dev}
+				b.Add(k)
+			}
+			for p := int64(0); p < pieces; {
+				n := min(1+rng.Int64N(4), pieces-p)
+				on("gpu:0", job(fmt.Sprint("write ", p), 1, part(x, p, n, graph.Write)))
+				p += n
+			}
+			for range 6 {
+				p := rng.Int64N(pieces)
+				on("gpu:1", job(fmt.Sprint("read ", p), 1, part(x, p, 1+rng.Int64N(pieces-p), graph.Read)))
+			}
+		}), engine.RunOptions{}))
 	}
 }

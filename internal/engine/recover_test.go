@@ -427,3 +427,27 @@ func TestNoRecoveryKeepsNoRecipes(t *testing.T) {
 	}
 	r.mustRun(r.submit(over(t, "reads v", 1, reads), bound(v)))
 }
+
+// A value that was made on a device, was lost and is made again in host memory takes nothing to
+// recompute from there on; the recount checks that.
+func TestMadeAgainInHostMemory(t *testing.T) {
+	r := newRig(t, cpuAndGPU(10*mb), engine.Options{})
+	wait := job("wait", 50)
+	wait.On.Only = []string{"cpu"}
+	id := r.submit(build(t, func(b *graph.Builder) {
+		x, y := b.Data(graph.Data{Name: "x", Bytes: 1000}), b.Data(graph.Data{Name: "y", Bytes: 1000, Output: true})
+		b.Add(job("make", 1, writes(x)))
+		wait.After = []graph.TaskID{0}
+		b.Add(wait)
+		use := job("use", 1, reads(x), writes(y))
+		use.After = []graph.TaskID{1}
+		b.Add(use)
+	}), engine.RunOptions{})
+	r.step(engine.Event{Kind: engine.Drain, Device: 0})
+	r.until("x is made", func() bool { return slices.Contains(r.ran, "make@gpu:0") })
+	r.step(engine.Event{Kind: engine.Undrain, Device: 0})
+	r.starts("wait")
+	r.lose(1, false)
+	r.mustRun(id)
+	equalLists(t, "executions", r.ran, []string{"make@gpu:0", "wait@cpu:0", "make@cpu:0", "use@cpu:0"})
+}

@@ -195,6 +195,28 @@ func TestResidentIsCutAnew(t *testing.T) {
 	r.until("fetched", func() bool { return len(r.fetched) == 1 })
 }
 
+// Resident data is not cut anew while a run or a caller reads it.
+func TestReadDataIsNotCutAnew(t *testing.T) {
+	for name, m := range map[string]*machine.Machine{"in host memory": cpus(2), "on a device": gpus(2, 10*mb)} {
+		r := newRig(t, m, engine.Options{})
+		ref := r.e.NewData("w", mb, graph.Versioned)
+		r.mustRun(r.submit(sliced(t, 2, graph.Read), bound(ref)))
+		r.hang["slice 0"] = true
+		first := r.submit(sliced(t, 2, graph.Read), bound(ref))
+		r.starts("slice 0")
+		launched := r.count("slice 1")
+		other := r.submit(sliced(t, 4, graph.Read), bound(ref))
+		for range 20 {
+			r.advance()
+		}
+		equal(t, name+": launches of the run that cuts it otherwise", r.count("slice 3"), 0)
+		equal(t, name+": launches of the other slice", r.count("slice 1"), launched)
+		delete(r.hang, "slice 0")
+		r.mustRun(first)
+		r.mustRun(other)
+	}
+}
+
 // Resident data is not cut anew while an older version of it is kept, in the pieces it is
 // in, to compute something else again: that is made durable first.
 func TestOlderVersionIsNotCutAnew(t *testing.T) {

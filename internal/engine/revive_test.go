@@ -190,7 +190,9 @@ func TestRevivedRunLeavesTheCallersMemoryAlone(t *testing.T) {
 		equalLists(t, "buffers of its own data", left, c.left)
 		r.lose(0, false)
 		r.back(0, false)
-		r.mustRun(r.submit(over(t, "reads w", 1, reads), bound(w)))
+		r.mustRun(r.submit(build(t, func(b *graph.Builder) {
+			b.Add(job("reads w", 1, reads(b.Data(graph.Data{Name: "w", Bytes: c.made, Input: true}))))
+		}), bound(w)))
 	}
 }
 

@@ -53,6 +53,7 @@ type rig struct {
 	events    []engine.Event         // for the next step
 	insts     map[engine.Inst]string // which data they hold, once known
 	host      map[engine.Inst]int64  // bytes allocated in host memory
+	size      map[engine.Inst]int64  // bytes of every buffer
 	names     map[engine.RunID]*graph.Graph
 
 	// What happened, in order.
@@ -95,7 +96,7 @@ func newRig(t *testing.T, m *machine.Machine, o engine.Options) *rig {
 		t: t, m: m, cost: o.Cost, e: engine.New(o),
 		hang: make(map[string]bool), fail: make(map[string]int),
 		failed: make(map[engine.Op]bool), last: make(map[engine.Lane]uint32),
-		insts: map[engine.Inst]string{}, host: map[engine.Inst]int64{}, names: map[engine.RunID]*graph.Graph{},
+		insts: map[engine.Inst]string{}, host: map[engine.Inst]int64{}, size: map[engine.Inst]int64{}, names: map[engine.RunID]*graph.Graph{},
 		ended: map[engine.RunID]engine.Action{}, probes: map[engine.RunID]machine.DeviceID{},
 	}
 }
@@ -214,12 +215,14 @@ func (r *rig) take(a engine.Action) {
 	r.acts = append(r.acts, fmt.Sprintf("%v %+v %v", r.now, shown, a.Err))
 	switch dev := r.m.DeviceName(a.Device); a.Kind {
 	case engine.Home:
+		r.size[a.Inst] = a.Bytes
 		if a.Run != 0 {
 			r.insts[a.Inst] = r.names[a.Run].Data(a.Data).Name
 		} else {
 			r.insts[a.Inst] = fmt.Sprintf("resident %d", a.Ref)
 		}
 	case engine.Alloc:
+		r.size[a.Inst] = a.Bytes
 		if r.m.MemoryOf(a.Device) == machine.Host {
 			r.host[a.Inst] = a.Bytes
 			r.withinHost()
@@ -238,6 +241,8 @@ func (r *rig) take(a engine.Action) {
 		r.insts[a.Dst] = name
 		c := copied{name, r.m.DeviceName(a.From), dev, r.now}
 		r.copies = append(r.copies, c)
+		r.within(a.Src, a.SrcOff, a.Bytes, c.String())
+		r.within(a.Dst, a.DstOff, a.Bytes, c.String())
 		r.ops = append(r.ops, &op{a: a, what: c.String()})
 	case engine.Launch:
 		name := a.Graph.TaskName(a.Task)
@@ -247,6 +252,9 @@ func (r *rig) take(a engine.Action) {
 					r.insts[a.Args[k].Inst] = a.Graph.Data(u.Data).Name
 				}
 			}
+		}
+		for _, g := range a.Args {
+			r.within(g.Inst, g.Offset, g.Bytes, name)
 		}
 		r.launched = append(r.launched, name+"@"+dev)
 		r.ops = append(r.ops, &op{a: a, what: name + "@" + dev})
@@ -314,6 +322,13 @@ func (r *rig) startProbe(dev machine.DeviceID) {
 		b.Add(t)
 	})
 	r.probes[r.submit(g, engine.RunOptions{Probe: true, Retries: -1})] = dev
+}
+
+// within checks that what an operation touches of a buffer lies in it.
+func (r *rig) within(i engine.Inst, lo, bytes int64, what string) {
+	if lo < 0 || lo+bytes > r.size[i] {
+		r.t.Errorf("at %v: %s touches bytes %d to %d of instance %d, which has %d", r.now, what, lo, lo+bytes, i, r.size[i])
+	}
 }
 
 // withinHost checks that no more of host memory is allocated than there is.

@@ -233,6 +233,29 @@ func TestDeliveryBesideAPart(t *testing.T) {
 	is(t, deliverBesideAPart(t, 65, 60), engine.ErrOutOfMemory)
 }
 
+// Copies that move values out of a buffer are given up when they fail in a row, and not for
+// failures that were each followed by a success.
+func TestSqueezeFailsNowAndThen(t *testing.T) {
+	m := cpuAndGPU(10 * mb)
+	m.HostBytes = 100
+	r := newRig(t, m, engine.Options{})
+	moves := 0
+	r.failCopy = func(c copied) bool {
+		if c.data != "y" || c.from != "host" || c.to != "host" {
+			return false
+		}
+		moves++
+		return moves%2 == 1
+	}
+	for round := range 12 {
+		w := r.e.NewData("w", 10, graph.Versioned)
+		is(t, outputBesideAPart(t, r, w), nil)
+		equal(t, "copies out of the buffer", moves, 2*(round+1))
+		r.e.FreeData(w)
+		r.step()
+	}
+}
+
 // deliverBesideAPart runs a task whose output needs 50 bytes of host memory, of which 60 are
 // in a buffer that is needed for 10, and returns its error.
 func deliverBesideAPart(t *testing.T, hostBytes, kept int64) error {
@@ -240,11 +263,19 @@ func deliverBesideAPart(t *testing.T, hostBytes, kept int64) error {
 	m := cpuAndGPU(10 * mb)
 	m.HostBytes = hostBytes
 	r := newRig(t, m, engine.Options{})
+	err := outputBesideAPart(t, r, r.e.NewData("w", 10, graph.Versioned))
+	equal(t, "bytes kept afterwards", r.e.Status(0).MemUsed, kept)
+	return err
+}
+
+// outputBesideAPart runs a task whose output needs 50 bytes of host memory, of which 60 are
+// in a buffer that is needed for the 10 of w, and returns its error.
+func outputBesideAPart(t *testing.T, r *rig, w engine.DataRef) error {
+	t.Helper()
 	on := func(backend string, k graph.Task) graph.Task {
 		k.On.Only = []string{backend}
 		return k
 	}
-	w := r.e.NewData("w", 10, graph.Versioned)
 	r.mustRun(r.submit(build(t, func(b *graph.Builder) {
 		w := b.Data(graph.Data{Name: "w", Bytes: 10, Input: true})
 		y := b.Data(graph.Data{Name: "y", Bytes: 60})
@@ -257,7 +288,6 @@ func deliverBesideAPart(t *testing.T, hostBytes, kept int64) error {
 	err := r.finish(r.submit(build(t, func(b *graph.Builder) {
 		b.Add(on("cuda", job("update", 1, updates(b.Data(graph.Data{Name: "x", Bytes: 50, Input: true, Output: true})))))
 	}), engine.RunOptions{}))
-	equal(t, "bytes kept afterwards", r.e.Status(0).MemUsed, kept)
 	return err
 }
 

@@ -138,6 +138,28 @@ func TestTurnsOnlyWhereFree(t *testing.T) {
 	}
 }
 
+// A run is not planned while a memory is away: where its data is may come back, or not.
+func TestNoTurnsWhileAMemoryIsAway(t *testing.T) {
+	p := &reversed{}
+	r := newRig(t, gpus(2, 10*mb), engine.Options{Policy: func(sched.Problem) sched.Policy { return p }})
+	ref := r.e.NewData("w", mb, graph.Versioned)
+	for _, c := range []struct {
+		what  string
+		do    func()
+		plans int
+	}{
+		{"both memories are there", func() { r.step() }, 1},
+		{"one is away", func() { r.lose(1, true) }, 0},
+		{"it is back", func() { r.back(1, true) }, 1},
+		{"it is lost", func() { r.lose(1, false) }, 1},
+	} {
+		c.do()
+		before := len(p.planned)
+		r.mustRun(r.submit(sliced(t, 2, graph.Read), bound(ref)))
+		equal(t, "plans while "+c.what, len(p.planned)-before, c.plans)
+	}
+}
+
 // The run that is left alone on the only device is issued ahead at once, and not when its
 // long task ends.
 func TestLastRunIssuesAhead(t *testing.T) {
