@@ -140,7 +140,7 @@ func isolatedTask(tb testing.TB, kernel string, items uint32) *graph.Graph {
 // A Go kernel that ends its process costs a worker each time it is tried. Its run fails with
 // what happened, and everything else goes on.
 func TestIsolated(t *testing.T) {
-	rt := inWorkers(t, weft.Options{Devices: "cpu/2", WorkerBytes: 512 << 20, MemoryReserve: -1})
+	rt := inWorkers(t, weft.Options{Devices: "cpu/2", WorkerBytes: 512 << 20, MemoryReserve: -1, Confine: true})
 	if at := pid(t, rt); at == int64(os.Getpid()) || at == 0 {
 		t.Fatalf("a kernel ran in process %d; this is %d", at, os.Getpid())
 	}

@@ -172,12 +172,12 @@ type Options struct {
 	// this process. Of the environment a worker keeps PATH, HOME, TMPDIR, LANG and the like, Go's variables
 	// and those that begin with WEFT_. What it prints goes to Log.
 	Isolate bool
-	// Confine has these workers lose the right to start programs and processes, to make
-	// sockets, to signal, trace or schedule other processes by system calls for that, and to
-	// change owners, rights and times of files; Open errs where the system cannot do that.
-	// Where the kernel has Landlock (Linux 5.13), they open no files but those of programs and
-	// libraries, to read, and cannot look into other processes by /proc: what a kernel needs
-	// is data of its task. Where it has not, this process leaves no core file and is closed to
+	// Confine has these workers keep only the system calls that computing takes: they cannot
+	// start programs and processes, make sockets and pipes, signal, trace or schedule other
+	// processes, take memory that WorkerBytes does not limit, and make or change files; Open errs
+	// where the system cannot do that. Where the kernel has Landlock (Linux 5.13), they read no
+	// files but those of programs and libraries, and cannot look into other processes by /proc:
+	// what a kernel needs is data of its task. Where it has not, this process leaves no core file and is closed to
 	// debuggers, so that they cannot read its memory.
 	Confine bool
 	// WorkerBytes is the memory that each of these workers may take, half of it for data of

@@ -104,7 +104,7 @@ func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err
 		if err := hideMemory(landlockVersion()); err != nil {
 			return nil, fmt.Errorf("proc: start a %s: %w", role, err)
 		}
-		c.cmd.Env = append(c.cmd.Env, shutVar+"=on")
+		c.cmd.Env = append(c.cmd.Env, shutVar+"="+toShut)
 	}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var theirs []*os.File
@@ -508,10 +508,14 @@ func Main(makers map[string]Maker) {
 		return
 	}
 	var err error
-	if os.Getenv(shutVar) != "" {
+	shut := os.Getenv(shutVar)
+	if shut != isShut {
+		err = closeInherited(role)
+	}
+	if err == nil && shut == toShut {
 		err = startShut()
 	}
-	_ = os.Unsetenv(roleVar) // not for processes this one may start
+	_, _ = os.Unsetenv(shutVar), os.Unsetenv(roleVar) // not for processes this one may start
 	if err == nil {
 		err = endWith(controlFD)
 	}

@@ -27,7 +27,7 @@ type message struct {
 	Device int    `json:"device,omitempty"`
 	NUMA   int    `json:"numa,omitempty"`
 	Arena  int64  `json:"arena,omitempty"` // its size
-	// What the child is to give up once it has opened its device: see giveUp.
+	// open of a keeper, and attach: what the child is to give up after it, see giveUp.
 	Confined bool  `json:"confined,omitempty"`
 	MaxData  int64 `json:"maxdata,omitempty"` // bytes of private memory; 0 means no limit
 	// attach

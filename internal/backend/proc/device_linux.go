@@ -142,7 +142,7 @@ func (d *device) start(ctx context.Context) (*child, error) {
 	go d.watchBeats(w)
 	m, err := w.call(ctx, &message{
 		Kind: askOpen, Driver: d.drv.o.Driver, Config: config, Device: d.origin.index,
-		NUMA: d.info.NUMA, Arena: d.drv.o.Memory.Size(), Confined: d.drv.o.Confined, MaxData: d.drv.o.MaxData,
+		NUMA: d.info.NUMA, Arena: d.drv.o.Memory.Size(),
 	}, -1)
 	if err == nil && len(m.Found) != 1 {
 		err = fmt.Errorf("%w: %d devices for one worker", errGarbage, len(m.Found))
@@ -168,13 +168,16 @@ func (d *device) SetExact() {
 	}
 }
 
-// attach joins a worker to the board; warm says that it only stands by.
+// attach joins a worker to the board, at which it gives up its rights; warm says that it only stands by.
 func (d *device) attach(ctx context.Context, w *child, warm bool) error {
 	n, err := d.drv.o.Memory.Enter()
 	if err != nil {
 		return err
 	}
-	if _, err := w.call(ctx, &message{Kind: askAttach, Lanes: d.inner, Board: d.boardOff, Member: n, Warm: warm}, d.boardFD); err != nil {
+	m := &message{
+		Kind: askAttach, Lanes: d.inner, Board: d.boardOff, Member: n, Warm: warm, Confined: d.drv.o.Confined, MaxData: d.drv.o.MaxData,
+	}
+	if _, err := w.call(ctx, m, d.boardFD); err != nil {
 		d.drv.o.Memory.Leave(n)
 		return err
 	}

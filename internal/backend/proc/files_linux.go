@@ -17,8 +17,12 @@ import (
 // before main. A child that is to be confined therefore gives up its files first of all, and then
 // starts its own program anew in the same process.
 
-// shutVar tells a child to give up files and start anew.
-const shutVar = "WEFT_SHUT"
+// shutVar tells a child to give up files and start anew, and its program then that it has.
+const (
+	shutVar = "WEFT_SHUT"
+	toShut  = "on"
+	isShut  = "done"
+)
 
 const (
 	readFiles = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
@@ -53,15 +57,14 @@ func landlockVersion() int {
 }
 
 // startShut has this process open no files but those it needs, for good, and starts its program
-// anew. It returns if the kernel has no Landlock, or with an error. The environment that the
-// program finds then has no shutVar.
+// anew. It returns if the kernel has no Landlock, or with an error.
 func startShut() error {
-	if err := os.Unsetenv(shutVar); err != nil {
-		return err
-	}
 	version := landlockVersion()
 	if version == 0 {
 		return nil
+	}
+	if err := os.Setenv(shutVar, isShut); err != nil {
+		return err
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -72,18 +75,33 @@ func startShut() error {
 	return fmt.Errorf("proc: start anew: %w", unix.Exec("/proc/self/exe", os.Args, os.Environ()))
 }
 
-// shutFiles takes from the calling thread, and from what it starts, the right to open files but
-// those that are open.
-func shutFiles(version int) error {
-	handled := uint64(readFiles | changeFiles)
+// handledBy returns what is taken away unless a rule gives it: all that a version of Landlock knows. Fields that it
+// does not know are zero, which it accepts.
+func handledBy(version int) (attr unix.LandlockRulesetAttr) {
+	attr.Handled_access_fs = readFiles | changeFiles
 	if version >= 2 {
-		handled |= unix.LANDLOCK_ACCESS_FS_REFER
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_REFER
 	}
 	if version >= 3 {
-		handled |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	}
-	// Later versions have more fields, of which none is used.
-	ruleset, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&handled)), unsafe.Sizeof(handled), 0)
+	if version >= 4 {
+		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+	}
+	if version >= 5 {
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	if version >= 6 { // signals to processes outside, by whatever way, and connections to sockets outside
+		attr.Scoped = unix.LANDLOCK_SCOPE_SIGNAL | unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
+	}
+	return attr
+}
+
+// shutFiles takes from the calling thread, and from what it starts, the right to open files but
+// those that are open, and with a version of Landlock that can do so the rights to use TCP and to signal others.
+func shutFiles(version int) error {
+	attr := handledBy(version)
+	ruleset, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
 		return fmt.Errorf("landlock_create_ruleset: %w", errno)
 	}

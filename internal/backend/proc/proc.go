@@ -35,7 +35,8 @@
 //	registry  numbers for kernels
 //	join      ranks of native collectives
 //	tune      decisions about kernels that outlive a worker
-//	rights    what a child may not do
+//	rights    what a child closes and gives up
+//	filter    which calls of the system it may make
 //	files     which files a confined child may open
 //	guard     memory that is to stay free
 //	retry     repeated attempts to open a device
@@ -87,10 +88,10 @@ type Options struct {
 	// Env are beginnings of the names of environment variables that children keep beside
 	// those that every program looks at ("CUDA_"). With nil they keep all.
 	Env []string
-	// Confined has children lose the right to start programs, to use the network, to
-	// signal, look into or schedule other processes, to open files beyond those of programs
-	// and libraries, and to change what the system says of files. Without it they lose only
-	// what neither a driver nor a kernel needs; see docs/RATIONALE.md.
+	// Confined has children keep only the calls of the system that a Go kernel needs: they start no
+	// programs, use no network, signal, look into or schedule no other process, take no memory that
+	// MaxData does not count, read no files but those of programs and libraries, and write none.
+	// Without it they lose only what neither a driver nor a kernel needs; see docs/RATIONALE.md.
 	Confined bool
 	// MaxData is the private memory that a worker may take beyond what it has when its device
 	// is open, if its kernels are functions of the worker itself; 0 means no limit.

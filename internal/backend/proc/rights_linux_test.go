@@ -43,7 +43,7 @@ func init() {
 		_, _, clone3 := unix.Syscall(unix.SYS_CLONE3, 0, 0, 0)
 		fmt.Fprintf(&b, "clone3 %v\n", clone3 != unix.ENOSYS)
 		try("clone process", clone(unix.CLONE_SIGHAND))
-		try("clone thread", clone(unix.CLONE_THREAD))
+		try("clone thread with files", clone(unix.CLONE_THREAD))
 		try("exec", unix.Exec("/nonexistent", []string{"nonexistent"}, nil))
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 		if err == nil {
@@ -162,7 +162,7 @@ clone user namespace false
 clone mount namespace false
 clone3 false
 clone process %[1]v
-clone thread true
+clone thread with files %[1]v
 exec %[1]v
 socket %[1]v
 kill parent %[1]v
@@ -181,14 +181,14 @@ read a folder %[2]v
 rights of a file %[1]v
 times of a file %[1]v
 length of a file %[1]v
-write a file %[2]v
-make a folder %[2]v
+write a file %[1]v
+make a folder %[1]v
 NoNewPrivs: 1
 Seccomp: 2
 getrlimit true
 core 0 files 1024
 oom 600
-set oom %[2]v
+set oom %[1]v
 secret "" cuda "seen"
 arena open false
 own folder open %[3]v

@@ -153,7 +153,7 @@ func (w *worker) ask(m *message, fd int) (err error) {
 		}
 		w.dev = devs[0]
 		m.Found = []found{describe(w.dev)}
-		return m.shed(devs, w.log)
+		return nil
 	case askExact:
 		if e, ok := w.dev.(driver.Exacter); ok {
 			e.SetExact()
@@ -170,6 +170,10 @@ func (w *worker) ask(m *message, fd int) (err error) {
 			if l < 0 || int(l) >= w.board.Lanes() {
 				return fmt.Errorf("%w: lane %d of %d", errGarbage, l, w.board.Lanes())
 			}
+		}
+		// All that is shared is mapped, and no kernel has run.
+		if err := m.shed([]driver.Device{w.dev}, w.log); err != nil {
+			return err
 		}
 		w.warm = m.Warm
 		w.dev.Attach(w.board, m.Lanes, w.commands.wake)

@@ -4,4 +4,7 @@ package proc
 
 const auditArch = 0 // no filter
 
-var neverHere, confinedHere []uint32
+var (
+	neverHere, allowedHere []uint32
+	opens                  []opening
+)

@@ -1,0 +1,8 @@
+package proc
+
+// Confine and ShutFiles are the two walls of a confined process, which tests try each by itself.
+var (
+	Confine         = confine
+	ShutFiles       = shutFiles
+	LandlockVersion = landlockVersion
+)
