@@ -221,7 +221,7 @@ func (k *checked) forget() {
 	}
 }
 
-// errNoneLeft says that no device an execution may be on takes work any more.
+// errNoneLeft says that none of the devices listed for an execution takes work any more.
 var errNoneLeft = errors.New("none of the devices takes work")
 
 // settle executes the task until verify.Case says what its result is, and puts that where its
@@ -386,8 +386,8 @@ func (k *checked) room() (results, args [][]byte) {
 // coming back.
 const patience = 50 * time.Millisecond
 
-// execute runs the task once on one of some devices, any if there are none, and returns where it
-// was and what came out.
+// execute runs the task once on one of some devices, or where its own constraint lets it if there
+// are none, and returns where it was and what came out.
 func (k *checked) execute(only []machine.DeviceID) (machine.DeviceID, [][]byte, error) {
 	var names []string
 	for _, d := range only {
@@ -436,19 +436,23 @@ func (k *checked) execute(only []machine.DeviceID) (machine.DeviceID, [][]byte, 
 }
 
 // wait waits for an execution. It ends it if the task's run has ended, or if the task is not in
-// flight and none of the devices that it may be on takes work: a device that is drained or
-// suspect finishes what it has.
+// flight and none of the devices listed for it takes work: a device that is drained or suspect
+// finishes what it has. The error is errNoneLeft then, and also where the engine was first to
+// find that the devices listed are out of service.
 func (k *checked) wait(h *Handle, only []machine.DeviceID) (*Report, error) {
 	look := time.NewTicker(patience)
 	defer look.Stop()
 	for {
 		select {
 		case <-h.Done():
-			return h.Wait()
+			rep, err := h.Wait()
+			if errors.Is(err, ErrNoDevice) && k.noneOf(only) {
+				err = errNoneLeft
+			}
+			return rep, err
 		case <-look.C:
 		}
-		able := k.devicesIn(engine.Healthy)
-		none := len(only) > 0 && !slices.ContainsFunc(only, func(d machine.DeviceID) bool { return slices.Contains(able, d) })
+		none := k.noneOf(only)
 		if none {
 			now, going := h.Progress()
 			none = going && now.Running == 0 && now.Done == 0
@@ -463,6 +467,12 @@ func (k *checked) wait(h *Handle, only []machine.DeviceID) (*Report, error) {
 		}
 		return rep, err
 	}
+}
+
+// noneOf reports whether devices were listed and none of them takes work.
+func (k *checked) noneOf(only []machine.DeviceID) bool {
+	able := k.devicesIn(engine.Healthy)
+	return len(only) > 0 && !slices.ContainsFunc(only, func(d machine.DeviceID) bool { return slices.Contains(able, d) })
 }
 
 // reference executes the task by its Go functions, in this process.

@@ -3,6 +3,7 @@ package weft_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,6 +59,56 @@ func TestVerifyDrain(t *testing.T) {
 	}
 	if losses := rt.Metrics().Losses; losses != 0 {
 		t.Errorf("%d devices were lost", losses)
+	}
+}
+
+// A task whose device is lost for good waits for one that is drained, verified or not. A second
+// execution does not: the task has a result.
+func TestVerifyDeviceGone(t *testing.T) {
+	const script = "devices 2; on %[1]d revive standby fails; on %[1]d revive restart fails; on %[1]d revive reopen fails; on %[1]d hang launches times 1"
+	loses := func(t *testing.T, o weft.Options, lost int) (*weft.Runtime, func() (int64, *weft.Report, error)) {
+		drv := follows(t, fmt.Sprintf(script, lost), map[string]weft.Func{"add": add3})
+		o.Drivers, o.HealthInterval = []driver.Driver{drv}, -1
+		rt := open(t, o)
+		if lost == 0 {
+			if err := rt.Drain(t.Context(), "fake:1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var b graph.Builder
+		x := b.Data(graph.Data{Name: "x", Bytes: 64, Input: true, Output: true})
+		b.Add(graph.Task{
+			Steps: []graph.Step{{Kernel: graph.GoKernel("add"), Launch: graph.Grid(8)}},
+			Uses:  []graph.Use{{Data: x, Access: graph.ReadWrite}}, On: graph.Constraint{Hint: "fake:0"},
+		})
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		y := make([]int64, 8)
+		h := rt.Submit(g, nil, weft.Bind("x", y))
+		until(t, "a task on the device", func() bool { return rt.Metrics().Devices[lost].Queued > 0 })
+		if err := drv.Play(fmt.Sprintf("on %d lose", lost)); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "a device that is given up", func() bool { return rt.Devices()[lost].State == "broken" })
+		return rt, func() (int64, *weft.Report, error) {
+			rep, err := h.Wait()
+			return y[0], rep, err
+		}
+	}
+	for _, verify := range []int{0, 1} {
+		rt, wait := loses(t, weft.Options{Verify: verify}, 0)
+		if err := rt.Undrain("fake:1"); err != nil {
+			t.Fatal(err)
+		}
+		if x, rep, err := wait(); err != nil || x != 3 || rep.Unverified != verify {
+			t.Errorf("verify %d: after a drained device is back x is %d, the report %+v, %v", verify, x, rep, err)
+		}
+	}
+	_, wait := loses(t, weft.Options{Verify: 1}, 1)
+	if x, rep, err := wait(); err != nil || x != 3 || rep.Unverified != 1 || len(rep.VerifyErrors) > 0 {
+		t.Errorf("without another device x is %d, the report %+v, %v", x, rep, err)
 	}
 }
 

@@ -108,23 +108,16 @@ func (l *loop) checkResults(now time.Duration) {
 			}
 			continue
 		}
-		if gone || !slices.ContainsFunc(k.only, l.takesWork) && !l.inFlight(now, k.run) {
+		if gone || len(k.only) > 0 && !slices.ContainsFunc(k.only, l.takesWork) && !l.inFlight(now, k.run) {
 			k.ended = gone
 			l.tell = append(l.tell, engine.Event{Kind: engine.Cancel, Run: k.run})
-			k.only = l.all() // once
+			k.only = nil // once
 		}
 	}
 }
 
 // gone reports whether the launch that waits for a task has ended without it.
 func (l *loop) gone(k *checkedTask) bool { return l.hw.ops[k.slot].serial != k.nth }
-
-func (l *loop) all() (out []machine.DeviceID) {
-	for d := range l.verify.device {
-		out = append(out, d)
-	}
-	return out
-}
 
 // inFlight reports whether the task of an execution was given to a device: one that is drained
 // or suspect finishes it.
@@ -142,7 +135,7 @@ func (l *loop) goOn(now time.Duration, k *checkedTask) {
 	w := verify.World{Comparable: anyTwo, Alike: func(a, b machine.DeviceID) bool {
 		return verify.Alike(t, &l.c.Machine.Devices[a], &l.c.Machine.Devices[b])
 	}}
-	for _, d := range l.all() {
+	for d := range l.verify.device {
 		m := &l.c.Machine.Devices[d]
 		if !engine.Allows(t, m) || slices.ContainsFunc(t.Steps, func(s graph.Step) bool { return !m.CanRun(s.Kernel) }) {
 			continue
@@ -198,9 +191,6 @@ func (l *loop) execute(now time.Duration, k *checkedTask, only []machine.DeviceI
 		return
 	}
 	k.run, k.only = l.engine.Submit(now, g, engine.RunOptions{Of: k.of.run, OfTask: k.task}), only
-	if len(only) == 0 {
-		k.only = l.all()
-	}
 	l.hw.Begin(k.run, g, nil)
 	l.verify.inner[k.run] = k
 	l.stepNow = true

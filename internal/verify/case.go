@@ -23,7 +23,7 @@ type execution struct {
 type Do uint8
 
 const (
-	Execute   Do = iota // the task, on one of Only, or any device if that is empty
+	Execute   Do = iota // the task, on one of Only; if that is empty, wherever a task may run that is not checked
 	Reference           // its Go functions in this process: it counts as a device
 	Settle              // Right has the result, and all of Wrong have wrong ones
 	Await               // another device can execute it once it is back
@@ -52,13 +52,14 @@ type World struct {
 }
 
 // Next decides by the rule that two executions on different devices which agree are right. The
+// first one goes, waits and fails as the task would if it were not checked. The
 // second one is on a device of the same kind where there is one. When no two agree, another
 // device decides, and the process itself when there is none. A device that is coming back is
 // waited for before a result is used that no other agrees with: it may be that of the device
 // which is wrong. A device on which an execution failed after the first does not decide.
 func (c *Case) Next(w World) Next {
 	if len(c.ran) == 0 {
-		return Next{Do: Execute, Only: w.Able}
+		return Next{Do: Execute}
 	}
 	if right, ok := c.agreed(); ok {
 		return Next{Do: Settle, Right: right, Wrong: c.wrong(right)}

@@ -92,7 +92,10 @@ func TestCaseIsRight(t *testing.T) {
 					if next.Do == Execute || next.Do == Reference {
 						d := machine.Host
 						if next.Do == Execute {
-							d = next.Only[len(ran)*7%len(next.Only)]
+							d = machine.DeviceID(n / 2) // wherever it likes
+							if len(ran) > 0 {
+								d = next.Only[len(ran)*7%len(next.Only)]
+							}
 						}
 						if slices.Contains(ran, d) {
 							t.Fatalf("device %d executes the task again", d)
@@ -145,7 +148,8 @@ func TestCaseAsks(t *testing.T) {
 		only   []machine.DeviceID
 		unable []machine.DeviceID
 	}{
-		{"any device first", world("ab", false, false), nil, Execute, []machine.DeviceID{0, 1}, nil},
+		{"any device first", world("ab", false, false), nil, Execute, nil, nil},
+		{"any device first, where none takes work", world("ab", false, false), nil, Execute, nil, []machine.DeviceID{0, 1}},
 		{"one of the same kind", world("abba", true, true), []machine.DeviceID{1}, Execute, []machine.DeviceID{2}, nil},
 		{"one of another kind", world("abb", true, true), []machine.DeviceID{0}, Execute, []machine.DeviceID{1, 2}, nil},
 		{"none of another kind", world("abb", false, true), []machine.DeviceID{0}, Pass, nil, nil},
