@@ -125,6 +125,58 @@ func testClifford(t *testing.T, rt *weft.Runtime) {
 			near("normalized", normal, 1e-3)
 		}
 	}
+	testNormalizeRange(t, rt)
+}
+
+// testNormalizeRange normalizes multivectors of every size that float32 has, those of subnormal numbers too, of which
+// some have numbers of very different sizes. Norms are those of float64, which has room for all.
+func testNormalizeRange(t *testing.T, rt *weft.Runtime) {
+	r := rand.New(rand.NewPCG(9, 1))
+	for _, pq := range [][2]int{{3, 0}, {1, 3}, {0, 1}, {3, 3}} {
+		a, err := clifford.NewAlgebra(pq[0], pq[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := a.Size()
+		var x []float32
+		for exponent := -149; exponent <= 127; exponent++ {
+			for k := range n {
+				v := math.Ldexp(1+r.Float64(), exponent)
+				switch {
+				case k > 0 && exponent%3 == 0:
+					v = math.Ldexp(v, -r.IntN(30))
+				case r.IntN(2) == 0:
+					v = -v
+				}
+				x = append(x, float32(max(min(v, math.MaxFloat32), -math.MaxFloat32)))
+			}
+		}
+		x = append(x, make([]float32, n)...) // of norm zero
+		got, err := clifford.Normalize(t.Context(), rt, a, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := make([]float64, n)
+		for i := 0; i < len(x); i += n {
+			length := 0.
+			for k := range m {
+				m[k] = float64(x[i+k])
+				length += m[k] * m[k]
+			}
+			norm2 := math.Abs(a.Norm2(m))
+			if length > 0 && norm2 < length/10 { // whose rounding shows
+				continue
+			}
+			for k, v := range m {
+				if norm2 > 0 {
+					v /= math.Sqrt(norm2)
+				}
+				if !(math.Abs(float64(got[i+k])-v) <= 1e-4*math.Abs(v)+0x1p-126) {
+					t.Fatalf("%v, normalized %v: %v of %s, want %v", a, x[i:i+n], got[i+k], a.Blade(k), v)
+				}
+			}
+		}
+	}
 }
 
 // testRelativity compares calls with what is known of orbits and boosts.
@@ -166,6 +218,22 @@ func testRelativity(t *testing.T, rt *weft.Runtime) {
 	}
 	if p, err := relativity.Minkowski(t.Context(), rt, x, x); err != nil || math.Abs(p[0]-0.64) > 1e-15 || math.Abs(p[1]) > 1e-14 {
 		t.Errorf("products %v, %v", p, err)
+	}
+	testHeadOn(t, rt)
+}
+
+// testHeadOn sends light nearly straight at a black hole: it is followed to near the horizon at radius 2, in about
+// half of the impact parameter as angle.
+func testHeadOn(t *testing.T, rt *weft.Runtime) {
+	impacts := []float64{5e-324, 1e-300, 1e-20, 1e-3}
+	rays, err := relativity.Bend(t.Context(), rt, impacts, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range rays {
+		if !r.Captured || !(r.Closest > 2 && r.Closest < 2.1) || math.Abs(r.Deflection+math.Pi-impacts[i]/r.Closest) > 1e-9 {
+			t.Errorf("impact parameter %v: %+v", impacts[i], r)
+		}
 	}
 }
 

@@ -37,7 +37,8 @@ func Turn(ctx context.Context, rt *weft.Runtime, a *Algebra, rotor []float64, x 
 }
 
 // Normalize divides multivectors by their norms, the roots of [Algebra.Norm2] without its
-// sign, like Mul. Those with norm zero stay as they are.
+// sign, like Mul. Those with norm zero stay as they are. Numbers may be as large or as small as float32
+// has them.
 func Normalize(ctx context.Context, rt *weft.Runtime, a *Algebra, x []float32) ([]float32, error) {
 	j, err := callJob(a, Norm, x)
 	if err != nil {

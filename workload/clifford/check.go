@@ -3,6 +3,7 @@ package clifford
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"math/cmplx"
 
 	"github.com/weft-run/weft/internal/rounding"
@@ -12,7 +13,7 @@ import (
 // Check compares every multivector with what complex matrices make of it, in float64: vectors
 // are represented by products of Pauli matrices (Jordan and Wigner), the product of
 // multivectors by that of their matrices. A number may be off by what rounding does to sums
-// of as many products as there are blades. Where float32 overflows, or a norm is as small as
+// of as many products as there are blades. Where a product in float32 overflows, or a norm is as small as
 // its rounding, the numbers are compared with the definition followed in float32.
 func (j *Job) Check() error {
 	m := represent(j.a)
@@ -88,14 +89,13 @@ func (j *Job) byMatrices(m *representation, i int) (want []float64, size, within
 		}
 		norm2 := math.Abs(m.numbers(m.matrix(x).times(m.matrix(reverse)))[0])
 		relative := unit * size * size / norm2
-		size *= size
-		if !(relative < 0.1) || norm2 < 1e4*rounding.Tiny/rounding.Unit {
-			size = math.Inf(1)
-		}
 		for _, v := range x {
 			want = append(want, float64(v)/math.Sqrt(norm2))
 		}
-		within = (relative+4*rounding.Unit)*math.Sqrt(size/norm2) + rounding.Tiny
+		within = (relative+4*rounding.Unit)*size/math.Sqrt(norm2) + rounding.Tiny
+		if size = 0; !(relative < 0.1) {
+			size = math.Inf(1)
+		}
 	}
 	return want, size, within
 }
@@ -112,10 +112,39 @@ func (j *Job) plain(i int) (want []float64) {
 		j.a.products(half, j.rotor, x, 0, 0)
 		j.a.products(out, half, j.rotor[n:], 0, 0)
 	default:
-		j.a.normalize(out, x)
+		return j.plainNorm(x)
 	}
 	for _, v := range out {
 		want = append(want, float64(v))
+	}
+	return want
+}
+
+// plainNorm is a normalized multivector by definition: squares are rounded to float32 with the largest number
+// scaled to less than one, and added one after the other.
+func (j *Job) plainNorm(x []float32) (want []float64) {
+	largest, exponent := 0., 0
+	for _, v := range x {
+		largest = max(largest, math.Abs(float64(v))) // NaN if one is
+	}
+	if !math.IsInf(largest, 0) && !math.IsNaN(largest) {
+		_, exponent = math.Frexp(largest)
+	}
+	scaled := func(v float32) float64 { return math.Ldexp(float64(v), -exponent) }
+	sum := float32(0)
+	for k, v := range x {
+		square := float32(scaled(v) * scaled(v))
+		if bits.OnesCount32(j.a.blades[k]>>j.a.p)%2 == 1 {
+			square = -square
+		}
+		sum += square
+	}
+	for _, v := range x {
+		w := float64(v)
+		if sum != 0 {
+			w = scaled(v) / math.Sqrt(math.Abs(float64(sum)))
+		}
+		want = append(want, w)
 	}
 	return want
 }

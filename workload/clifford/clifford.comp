@@ -26,6 +26,18 @@ const uint Negative = 0x80000000;
 // flipped is a number with its sign changed where an entry says so.
 float flipped(float v, uint e) { return uintBitsToFloat(floatBitsToUint(v) ^ e & Negative); }
 
+#ifndef PRODUCT
+// scaled is a number times the power of two with an exponent field. Devices that take subnormal numbers for zero
+// get those of their bits.
+float scaled(float v, uint field) {
+	uint bits = floatBitsToUint(v), small = bits & 0x7fffff;
+	if ((bits >> 23 & 255) != 0 || small == 0)
+		return v * uintBitsToFloat(field << 23);
+	float size = field > 149 ? float(small) * uintBitsToFloat(field - 149 << 23) : 0;
+	return (bits & Negative) != 0 ? -size : size;
+}
+#endif
+
 void main() {
 	uint size = 1 << (p + q), at = gl_GlobalInvocationID.x;
 	if (at >= n)
@@ -42,13 +54,18 @@ void main() {
 		to[at * size + k] = sum;
 	}
 #else
+	uint largest = 0;
+	for (uint k = 0; k < size; k++)
+		largest = max(largest, floatBitsToUint(x[at * size + k]) & ~Negative);
+	// The exponent field of the power of two that takes the largest number to 1 to 4, of 1 if it is not finite.
+	uint exponent = largest >> 23, field = exponent == 255 ? 127 : max(254 - exponent, 1);
 	precise float sum = 0;
 	for (uint k = 0; k < size; k++) {
-		precise float square = x[at * size + k] * x[at * size + k];
+		precise float v = scaled(x[at * size + k], field), square = v * v;
 		sum += flipped(square, tables[size * size + k]);
 	}
-	float by = sum == 0 ? 1 : sqrt(abs(sum));
+	float by = sqrt(abs(sum));
 	for (uint k = 0; k < size; k++)
-		to[at * size + k] = x[at * size + k] / by;
+		to[at * size + k] = sum == 0 ? x[at * size + k] : scaled(x[at * size + k], field) / by;
 #endif
 }

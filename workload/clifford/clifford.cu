@@ -151,12 +151,21 @@ KERNEL(128, 1) clifford_normalize(const float *__restrict x, const u32 *__restri
 		return;
 	x += at * n;
 	out += at * n;
+	u32 largest = 0;
+	for (u32 k = 0; k < n; k++) {
+		u32 bits = __builtin_bit_cast(u32, x[k]) & ~Negative;
+		largest = bits > largest ? bits : largest;
+	}
+	// The power of two that takes the largest number to 1 to 4, 1 if it is not finite.
+	u32 exponent = largest >> 23;
+	float scale = exponent == 255 ? 1 : __builtin_bit_cast(float, (exponent == 254 ? 1 : 254 - exponent) << 23);
 	float sum = 0;
 	for (u32 k = 0; k < n; k++) {
-		float square = x[k] * x[k];
+		float v = x[k] * scale;
+		float square = v * v;
 		sum += tables[n * n + k] & Negative ? -square : square;
 	}
-	float by = sum != 0 ? __nvvm_sqrt_rn_f(sum < 0 ? -sum : sum) : 1; // of NaN none
+	float by = __nvvm_sqrt_rn_f(sum < 0 ? -sum : sum); // of NaN none
 	for (u32 k = 0; k < n; k++)
-		out[k] = x[k] / by;
+		out[k] = sum == 0 ? x[k] : x[k] * scale / by;
 }

@@ -153,17 +153,38 @@ func normalize(c *weft.Call, p params, lo, hi int) {
 	}
 }
 
-// normalize is the normalized multivector.
+// normalize is the normalized multivector. Numbers are first multiplied by the power of two that takes the
+// largest to 1 to 4, so that neither squares nor their sum leave the range of float32. That rounds nothing
+// but what is nothing beside the largest.
 func (a *Algebra) normalize(out, x []float32) {
-	sum := float32(0)
+	largest := uint32(0)
+	for _, v := range x {
+		largest = max(largest, math.Float32bits(v)&^negative)
+	}
+	scale, sum := scaleOf(largest), float32(0)
 	for k, e := range a.entries[len(x)*len(x):] {
-		sum += math.Float32frombits(math.Float32bits(float32(x[k]*x[k])) ^ e)
+		v := x[k] * scale
+		sum += math.Float32frombits(math.Float32bits(float32(v*v)) ^ e)
 	}
-	by := float32(1)
-	if sum != 0 {
-		by = float32(math.Sqrt(math.Abs(float64(sum))))
+	if sum == 0 {
+		copy(out, x)
+		return
 	}
+	by := float32(math.Sqrt(math.Abs(float64(sum))))
 	for k, v := range x {
-		out[k] = v / by
+		out[k] = float32(v*scale) / by
+	}
+}
+
+// scaleOf returns the power of two for a multivector whose largest number has these bits, 1 for one that is
+// not finite. The largest numbers of float32 have no inverse that is normal.
+func scaleOf(largest uint32) float32 {
+	switch exponent := largest >> 23; exponent {
+	case 255:
+		return 1
+	case 254:
+		return 0x1p-126
+	default:
+		return math.Float32frombits((254 - exponent) << 23)
 	}
 }
