@@ -264,6 +264,8 @@ func divide(a, b dual) dual {
 // and else by logarithms.
 func raise(a, b dual, constant bool) dual {
 	switch n := b.v; {
+	case constant && n > 1 && a.v == 0 && a.ev == 0: // where roots and logarithms have no derivative
+		return dual{ev: tiny, ed: a.ed + tinyStep}
 	case constant && n == math.Trunc(n) && math.Abs(n) <= maxPower:
 		return whole(a, int(n))
 	case constant && 2*n == math.Trunc(2*n) && math.Abs(n) <= maxPower/2:

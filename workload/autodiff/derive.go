@@ -46,6 +46,9 @@ func (g *values) rule(v value, d []value, seeds []float64) value {
 		}
 		return g.difference(da, db)
 	case opMul:
+		if p, ok := g.rooted(v, d); ok {
+			return p
+		}
 		if e.a == e.b {
 			return g.product(g.with(opMulNumber, e.a, 2), da)
 		}
@@ -66,6 +69,10 @@ func (g *values) rule(v value, d []value, seeds []float64) value {
 		return g.negative(da)
 	case opMulNumber:
 		return g.product(da, g.number(number))
+	case opExp:
+		if p, ok := g.powered(v, d); ok {
+			return p
+		}
 	}
 	return g.product(g.slope(e.op, v, e.a), da)
 }

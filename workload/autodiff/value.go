@@ -20,8 +20,9 @@ type entry struct {
 // value. An operation on numbers alone is computed here, and one that changes nothing is left
 // out; x + 0 and 0 − x are kept, since zeros have signs.
 type values struct {
-	list []entry
-	at   map[entry]value
+	list  []entry
+	at    map[entry]value
+	roots []bool // whether a root is a factor, of the first of list
 }
 
 func newValues() *values { return &values{at: make(map[entry]value)} }
