@@ -28,19 +28,21 @@ void main() {
 	uint i = gl_GlobalInvocationID.x;
 	if (i >= n)
 		return;
-	precise double b = impacts[i], k = 3 / b, most = b / 2, cube = 2 / b;
+	// Smaller impact parameters are taken for 2⁻¹⁰⁰⁰.
+	precise double least = 9.332636185032189e-302LF, b = impacts[i] < least ? least : impacts[i];
+	precise double h = step * (b < 1 ? b : 1), k = 3 / b, most = b / 2, cube = 2 / b;
 	precise double closest = 0, drift = 0, beyond = 0, escaped = 0, captured = 0;
 	Ray s = Ray(0, 1);
 	uint turn = 0;
 	for (; turn < rounds; turn++) {
-		Ray to = next(s, k, step);
+		Ray to = next(s, k, h);
 		if (!(to.u < most)) {
 			captured = 1;
 			closest = b / s.u;
 			break;
 		}
 		if (s.w > 0 && to.w <= 0) {
-			precise double used = step * s.w / (s.w - to.w);
+			precise double used = h * s.w / (s.w - to.w);
 			for (uint c = 0; c < 4; c++) {
 				Ray at = next(s, k, used);
 				used -= at.w / (at.u * (k * at.u - 1));
@@ -48,7 +50,7 @@ void main() {
 			closest = b / next(s, k, used).u;
 		}
 		if (to.u < 0) {
-			beyond = step * s.u / (s.u - to.u);
+			beyond = h * s.u / (s.u - to.u);
 			for (uint c = 0; c < 4; c++) {
 				Ray at = next(s, k, beyond);
 				beyond -= at.u / at.w;
@@ -60,7 +62,7 @@ void main() {
 		precise double off = abs(s.w * s.w + s.u * s.u * (1 - cube * s.u) - 1);
 		drift = isnan(off) || off > drift ? off : drift;
 	}
-	precise double angle = double(turn) * step + beyond;
+	precise double angle = double(turn) * h + beyond;
 	rays[6 * i] = angle;
 	rays[6 * i + 1] = closest;
 	rays[6 * i + 2] = drift;

@@ -45,7 +45,7 @@ func (j *LightJob) checkRay(b float64, o []float64) error {
 		return err
 	}
 	if !escapes {
-		h := math.Pi / float64(j.c.Steps)
+		h := math.Pi / float64(j.c.Steps) * min(b, 1)
 		if end := captured(b, 1./horizon); !(o[1] > horizon) || !(o[0]+h >= end-4*within) {
 			return fmt.Errorf("it is captured at radius %v and angle %v, and the horizon is at %v", o[1], o[0], end)
 		}
@@ -94,7 +94,7 @@ func captured(b, end float64) (angle float64) {
 	for i := range parts {
 		for _, g := range gauss {
 			u := half * (float64(2*i+1) + g.x)
-			angle += half * g.w / math.Sqrt(1/(b*b)-u*u*(1-2*u))
+			angle += half * g.w * b / math.Sqrt(1-b*u*b*u*(1-2*u))
 		}
 	}
 	return angle

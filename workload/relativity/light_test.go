@@ -80,6 +80,58 @@ func TestCaptured(t *testing.T) {
 	}
 }
 
+// gaussian adds up a smooth function from 0 to an end, by Gauss's rule of three points in many parts.
+func gaussian(end float64, f func(x float64) float64) (sum float64) {
+	const parts = 4000
+	half := end / parts / 2
+	for i := range parts {
+		middle := half * float64(2*i+1)
+		off := half * math.Sqrt(0.6)
+		sum += half / 9 * (5*f(middle-off) + 8*f(middle) + 5*f(middle+off))
+	}
+	return sum
+}
+
+// The deflection has digits relative to itself, however far away the light passes: those of an integral over the
+// angle of which nothing is subtracted.
+func TestDeflectionRelative(t *testing.T) {
+	for at := 3.3; at < 1e300; at *= 1.37 { // the closest radius
+		m := 1 / at
+		impact := at / math.Sqrt(1-2*m)
+		// With r₀/r = sin θ the angle is 2∫ dθ ÷ √(1−y), y = 2(1 + s + s²) ÷ (1+s) ÷ r₀.
+		want := 2 * gaussian(math.Pi/2, func(angle float64) float64 {
+			s := math.Sin(angle)
+			y := 2 * m * (1 + s + s*s) / (1 + s)
+			root := math.Sqrt(1 - y)
+			return y / (root * (1 + root))
+		})
+		got, err := relativity.Deflection(impact)
+		if err != nil || math.Abs(got/want-1) > 4e-14 {
+			t.Fatalf("impact parameter %v: %v, want %v, off by %.2g: %v", impact, got, want, got/want-1, err)
+		}
+	}
+}
+
+// Light whose impact parameter is small, down to the smallest number, falls in: it is followed to near the horizon,
+// and its angle is that of the integral over the inverse radius.
+func TestHeadOn(t *testing.T) {
+	rt := workloadtest.Open(t, 1, relativity.Funcs())
+	impacts := []float64{5e-324, 1e-310, 1e-300, 1e-155, 1e-30, 1e-6, 1e-3, 0.01, 0.5, 0.999999, 1, 1.5, 5}
+	for _, steps := range []int{256, 1024, 2048} {
+		rays, err := relativity.Bend(t.Context(), rt, impacts, steps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, b := range impacts {
+			r := rays[i]
+			want := gaussian(1/r.Closest, func(u float64) float64 { return b / math.Sqrt(1-b*u*b*u*(1-2*u)) })
+			if !r.Captured || r.Escaped || !(r.Closest > 2 && r.Closest < 2.1) || !(math.Abs(r.Deflection+math.Pi-want) <= 1e-8) || !(r.Drift < 1e-8) || r.Steps > 2*steps {
+				t.Errorf("impact parameter %v in %d steps: %+v, want the angle %v", b, steps, r, want)
+			}
+		}
+	}
+}
+
 // Every number of a ray that is off is found.
 func TestLightCheckFinds(t *testing.T) {
 	rt := workloadtest.Open(t, 2, relativity.Funcs())

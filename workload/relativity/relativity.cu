@@ -2,6 +2,7 @@
 #include "../device.cuh"
 
 enum : u32 { OrbitIn = 4, OrbitOut = 8, RayOut = 6 };
+constexpr double LeastImpact = 0x1p-1000; // that smaller ones are taken for
 
 //params: orbitParams
 struct OrbitParams {
@@ -203,7 +204,7 @@ KERNEL(64, 1) relativity_light(const double *__restrict impacts, double *__restr
 	if (i >= c.n)
 		return;
 	double *out = rays + RayOut * i;
-	double b = impacts[i], k = 3 / b, most = b / 2, cube = 2 / b, h = c.step;
+	double b = impacts[i] < LeastImpact ? LeastImpact : impacts[i], k = 3 / b, most = b / 2, cube = 2 / b, h = c.step * (b < 1 ? b : 1);
 	double closest = 0, drift = 0, beyond = 0, escaped = 0, captured = 0;
 	Ray s = {0, 1};
 	u32 round = 0;
