@@ -207,9 +207,9 @@ func (c *checker) again(g *group, n, p, q int) error {
 		}
 	}
 	for k := g.first; k < g.first+g.filters; k++ {
-		want, within := rounding.Dot(patch, c.w[k*terms:][:terms])
-		if got := c.y[c.to.at(n, k, p)+q]; !rounding.Same(got, want, within) {
-			return fmt.Errorf("conv: image %d, filter %d, row %d, column %d is %v, want %v ± %.2g: %w", n, k, p, q, got, want, within, ErrWrong)
+		sum := rounding.Dot(patch, c.w[k*terms:][:terms])
+		if got := c.y[c.to.at(n, k, p)+q]; !sum.Is(got) {
+			return fmt.Errorf("conv: image %d, filter %d, row %d, column %d is %v, want %v ± %.2g: %w", n, k, p, q, got, sum.Want, sum.Within, ErrWrong)
 		}
 	}
 	return nil

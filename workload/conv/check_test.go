@@ -17,8 +17,15 @@ func TestCheckNeverCriesWolf(t *testing.T) {
 	rt := workloadtest.Open(t, 1, conv.Funcs())
 	nan := float32(math.NaN())
 	for name, entry := range map[string]func(r *rand.Rand) float32{
-		"1e-25":    func(r *rand.Rand) float32 { return 1e-25 * (r.Float32() - 0.5) },
-		"1e20":     func(r *rand.Rand) float32 { return 1e20 * (r.Float32() - 0.5) },
+		"1e-25": func(r *rand.Rand) float32 { return 1e-25 * (r.Float32() - 0.5) },
+		"1e20":  func(r *rand.Rand) float32 { return 1e20 * (r.Float32() - 0.5) },
+		"±3e38": func(r *rand.Rand) float32 { return 3e38 * float32(2*r.IntN(2)-1) },
+		"seldom ±3e38": func(r *rand.Rand) float32 {
+			if r.IntN(30) == 0 {
+				return 3e38 * float32(2*r.IntN(2)-1)
+			}
+			return 2 * (r.Float32() - 0.5)
+		},
 		"equal":    func(*rand.Rand) float32 { return 0.1 },
 		"positive": func(r *rand.Rand) float32 { return r.Float32() },
 		"zero":     func(*rand.Rand) float32 { return 0 },

@@ -142,8 +142,8 @@ func compare(got, row, b []float32, i, n, first int) error {
 		for p := range column {
 			column[p] = b[p*n+first+j]
 		}
-		if want, within := rounding.Dot(row, column); !rounding.Same(v, want, within) {
-			return fmt.Errorf("gemm: element (%d, %d) is %v, want %v ± %.2g: %w", i, first+j, v, want, within, ErrWrong)
+		if sum := rounding.Dot(row, column); !sum.Is(v) {
+			return fmt.Errorf("gemm: element (%d, %d) is %v, want %v ± %.2g: %w", i, first+j, v, sum.Want, sum.Within, ErrWrong)
 		}
 	}
 	return nil
