@@ -248,7 +248,7 @@ func (j *Job) Summary() string { return fmt.Sprintf("%s %v", j.c.Op, j.Result())
 
 // Check compares the result bit for bit with the order of operations that the
 // package prescribes, followed one element at a time. Sums and averages are
-// also compared with the sum in float64, within what rounding can give along
+// also compared with the sum in float64, within what rounding and overflows can give along
 // the longest way through the tree. The error is [ErrWrong].
 func (j *Job) Check() error {
 	got := j.Result()
@@ -260,25 +260,52 @@ func (j *Job) Check() error {
 		want = slices.Min(j.x)
 	default:
 		levels := bits.Len(uint(Blocks(j.c.N) - 1))
-		want = j.tree(levels, 0)
-		sum, magnitude, roundings := 0.0, 0.0, Block/lanes+bits.Len(lanes-1)+levels
-		for _, v := range j.x {
-			sum += float64(v)
-			magnitude += math.Abs(float64(v))
+		if want = j.tree(levels, 0); j.c.Op == "average" {
+			want /= float32(j.c.N)
 		}
-		if j.c.Op == "average" {
-			n := float64(j.c.N)
-			want, sum, magnitude, roundings = want/float32(n), sum/n, magnitude/n, roundings+2
-		}
-		// What is below the normal numbers is rounded to a multiple of the smallest.
-		limit := 0x1p-23*float64(roundings)*magnitude + math.SmallestNonzeroFloat32
-		// A sum that is not finite has no distance to anything.
-		if finite := !math.IsInf(magnitude, 0) && !math.IsNaN(magnitude); finite && !(math.Abs(float64(got)-sum) <= limit) {
-			return fmt.Errorf("%s: %v, want %v ± %v: %w", j.Name(), got, sum, limit, ErrWrong)
+		if err := j.checkSum(got, Block/lanes+bits.Len(lanes-1)+levels+2); err != nil {
+			return err
 		}
 	}
 	if math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
 		return fmt.Errorf("%s: %v, want %v: %w", j.Name(), got, want, ErrWrong)
+	}
+	return nil
+}
+
+// checkSum compares a sum or average with that in float64, within what so many roundings can give. It may be infinite
+// where numbers of its sign add up to more than float32 has, and not a number where those of both signs do.
+func (j *Job) checkSum(got float32, roundings int) error {
+	above, below := 0., 0.
+	for _, v := range j.x {
+		if x := float64(v); x > 0 {
+			above += x
+		} else {
+			below -= x // NaN too
+		}
+	}
+	if sum := above + below; math.IsInf(sum, 0) || math.IsNaN(sum) { // of elements that are not finite: it has no distance to anything
+		return nil
+	}
+	relative := 0x1p-23 * float64(roundings)
+	up, down := above*(1+relative) > math.MaxFloat32, below*(1+relative) > math.MaxFloat32
+	n := 1.
+	if j.c.Op == "average" {
+		n = float64(j.c.N)
+	}
+	// What is below the normal numbers is rounded to a multiple of the smallest.
+	sum, limit := (above-below)/n, relative*(above+below)/n+math.SmallestNonzeroFloat32
+	ok := math.Abs(float64(got)-sum) <= limit
+	switch g := float64(got); {
+	case math.IsInf(g, 1):
+		ok = up
+	case math.IsInf(g, -1):
+		ok = down
+	case math.IsNaN(g):
+		ok = up && down
+	}
+	if !ok {
+		return fmt.Errorf("%s: %v, want %v ± %v: %w", j.Name(), got, sum, limit, ErrWrong)
 	}
 	return nil
 }

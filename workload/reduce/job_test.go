@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/big"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/weft-run/weft/internal/workloadtest"
@@ -129,6 +130,41 @@ func TestJobSpecialValues(t *testing.T) {
 			}
 			j.Elements()[at] = was
 		}
+	}
+}
+
+// Numbers as large as there are add up to what the order of operations makes of them, which passes the check: infinite
+// where they are of one sign, and either infinity, no number or a number where they are of both.
+func TestJobOfLargest(t *testing.T) {
+	rt := workloadtest.Open(t, 2, reduce.Funcs())
+	inf := float32(math.Inf(1))
+	seen := map[float32]bool{}
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(11, seed))
+		for _, op := range reduce.Operations() {
+			j := newJob(t, op, 1+r.IntN(3*reduce.Block))
+			negative, many := r.IntN(4), 1+r.IntN(1000) // one of many is large
+			for i := range j.Elements() {
+				if r.IntN(many) > 0 {
+					continue
+				}
+				if j.Elements()[i] = 3e38; r.IntN(4) < negative {
+					j.Elements()[i] = -3e38
+				}
+			}
+			workloadtest.Run(t, rt, j)
+			if err := j.Check(); err != nil {
+				t.Fatal(err)
+			}
+			got := j.Result()
+			if got != got {
+				got = 0 // a key that is itself
+			}
+			seen[got] = true
+		}
+	}
+	if !seen[inf] || !seen[-inf] {
+		t.Errorf("no sum was infinite: %v", seen)
 	}
 }
 

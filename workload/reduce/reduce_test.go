@@ -1,6 +1,7 @@
 package reduce
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -211,6 +212,34 @@ func specialValues(t *testing.T) {
 	f := folds[float64]()[1]
 	if x, y := f.run([]float64{a, b}), f.run([]float64{b, a}); math.Float64bits(x) != math.Float64bits(y) {
 		t.Errorf("the NaN depends on the order: %x and %x", math.Float64bits(x), math.Float64bits(y))
+	}
+}
+
+// A sum or average that is infinite or no number is right only where elements can have made it so.
+func TestCheckSum(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, c := range []struct {
+		x            []float32
+		op           string
+		right, wrong []float32
+	}{
+		{[]float32{3e38, 3e38, -1}, "sum", []float32{inf}, []float32{-inf, nan, 0, 3e38}},
+		{[]float32{-3e38, -3e38, 1}, "sum", []float32{-inf}, []float32{inf, nan, 0, -3e38}},
+		{[]float32{-3e38, -3e38, 3e38, 3e38}, "sum", []float32{-inf, inf, nan, 0, 1e32}, []float32{1e34}},
+		{[]float32{3e38, 3e38}, "average", []float32{inf, 3e38}, []float32{-inf, nan, 1e38}},
+		{[]float32{3e38, -1e38}, "sum", []float32{2e38}, []float32{inf, -inf, nan, 0}},
+		{[]float32{1, 2}, "average", []float32{1.5}, []float32{inf, nan, 1.501, 3}},
+	} {
+		for _, got := range c.right {
+			if err := (&Job{c: Config{Op: c.op, N: len(c.x)}, x: c.x}).checkSum(got, 8); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, got := range c.wrong {
+			if err := (&Job{c: Config{Op: c.op, N: len(c.x)}, x: c.x}).checkSum(got, 8); !errors.Is(err, ErrWrong) {
+				t.Errorf("%s of %v: %v passes: %v", c.op, c.x, got, err)
+			}
+		}
 	}
 }
 
