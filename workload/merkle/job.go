@@ -292,11 +292,12 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	}
 	count := j.chunks
 	// One block of a GPU would take long over many nodes, and so would one core.
-	for count > manyChunks {
+	for level := 1; count > manyChunks; level++ {
 		high := (count + 1<<minHeight - 1) >> minHeight
-		above := b.Data(graph.Data{Name: "nodes above", Bytes: int64(high) * Size, Tolerance: graph.SameBytes})
+		name := fmt.Sprint("nodes above ", level)
+		above := b.Data(graph.Data{Name: name, Bytes: int64(high) * Size, Tolerance: graph.SameBytes})
 		b.Add(graph.Task{
-			Name: "nodes above",
+			Name: name,
 			Steps: []graph.Step{
 				graph.Step{Kernel: ChunkKernel, Launch: graph.Grid(int64(high))}.With(chunkParams{int(j.mode), minHeight, count, 1}),
 			},
