@@ -6,7 +6,6 @@ import (
 
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/protein"
 )
 
 const (
@@ -25,7 +24,8 @@ const (
 // observables of all replicas after the last round, and the first of its last thousand steps for some
 // replicas. The portable kernel then takes all of those steps again for one group of replicas. They
 // must agree bit by bit, or within a thousandth of an angstrom if a device of another backend than
-// cpu took part.
+// cpu took part. Every exchange of temperatures is decided again from the energies, and what was made
+// of the results by [Run.Heat] is compared with its definition.
 func (r *Run) Check() error {
 	last := r.Rounds() - 1
 	if err := workload.Sweep(r.c.Replicas, func(lo, hi int) error {
@@ -38,22 +38,13 @@ func (r *Run) Check() error {
 	}); err != nil {
 		return err
 	}
-	return r.checkSteps(int(philox.Source{Seed: r.c.Seed}.Uint32(uint64(last), 0, 0)) % r.groups)
-}
-
-// checkFrame compares what is said of a replica with its positions.
-func (r *Run) checkFrame(f Frame, x []float64) error {
-	for _, c := range []struct {
-		what      string
-		got, want float64
-	}{
-		{"energy", f.Energy, r.model.Energy(x)}, {"Q", f.Q, r.model.Q(x)}, {"Rg", f.Rg, protein.Rg(x)}, {"RMSD", f.RMSD, protein.RMSD(x, r.model.Native)},
-	} {
-		if !(math.Abs(c.got-c.want) <= 1e-9*(100+math.Abs(c.want))) {
-			return fmt.Errorf("fold: replica %d: %s %v, by the reference %v: %w", f.Replica, c.what, c.got, c.want, ErrWrong)
-		}
+	if err := r.checkExchanges(); err != nil {
+		return err
 	}
-	return nil
+	if err := checkMelting(r.heat); err != nil {
+		return err
+	}
+	return r.checkSteps(int(philox.Source{Seed: r.c.Seed}.Uint32(uint64(last), 0, 0)) % r.groups)
 }
 
 // checkSteps takes the steps of the last launch of a group again.

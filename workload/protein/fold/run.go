@@ -73,6 +73,7 @@ type Run struct {
 	prepared map[int]*weft.Prepared // rounds among others, by steps
 	verified weft.Report            // what was verified, over all launches
 	done     bool                   // all rounds
+	heat     *Heat                  // that Heat returned last
 
 	// The rounds that Rate counts: those of this process without the first, which brings kernels and
 	// tables to devices, unless it is the only one.

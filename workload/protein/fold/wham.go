@@ -70,6 +70,7 @@ func (r *Run) Heat() (*Heat, error) {
 	h := heat(temperatures, blocks, walks)
 	steps := func(rounds float64) int { return int(math.Ceil(rounds * float64(r.c.Every))) }
 	h.Discarded, h.Correlated, h.Walks, h.Short = k.from*r.c.Every, steps(k.over), steps(k.walk), k.short(r.Rounds())
+	r.heat = h
 	return h, nil
 }
 
