@@ -130,6 +130,29 @@ func (j *Job) torsion(i, k int) (angle float64, ok bool) {
 	return math.Atan2(length(outer(a, b)), a[0]*b[0]+a[1]*b[1]+a[2]*b[2]) * 180 / math.Pi, true
 }
 
+// affinities are χ of pairs of residues as the source of the definition lists them: a pair has the value of
+// the first row that fits it in either order, where ... is any residue.
+var affinities = []struct {
+	one, other string
+	value      float64
+}{
+	{"GLY", "...", 1.2}, {"PRO", "...", 0.8},
+	{"ALA", "ALA", 1.1}, {"VAL", "VAL", 0.9}, {"ILE", "ILE", 0.9}, {"LEU", "LEU", 0.9},
+	{"GLU", "LYS", 1.3}, {"ASP", "ARG", 1.3}, {"...", "...", 1},
+}
+
+// affinity is χ of two residues by name, from the list and not from the kernels' kinds.
+func affinity(a, b string) float64 {
+	for _, row := range affinities {
+		for _, pair := range [][2]string{{a, b}, {b, a}} {
+			if (row.one == "..." || row.one == pair[0]) && (row.other == "..." || row.other == pair[1]) {
+				return row.value
+			}
+		}
+	}
+	return 1
+}
+
 // checkState compares one state.
 func (j *Job) checkState(i, k int, psi [][]complex128, scale float64) error {
 	n := j.structure.Len()
@@ -152,7 +175,7 @@ func (j *Job) checkState(i, k int, psi [][]complex128, scale float64) error {
 			factor = 0.8
 		}
 	}
-	factor *= chi(j.kinds[i], j.kinds[k])
+	factor *= affinity(j.structure.Residues[i].Name, j.structure.Residues[k].Name)
 	var product complex128
 	terms := 0.0 // their sizes
 	for l, a := range psi[i] {

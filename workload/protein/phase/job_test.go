@@ -121,6 +121,25 @@ func TestFar(t *testing.T) {
 	}
 }
 
+// States of a chain that has every pair of kinds of residues are right.
+func TestAllResidues(t *testing.T) {
+	s := &protein.Structure{Name: "all"}
+	names := strings.Fields("ALA ARG ASN ASP CYS GLN GLU GLY HIS ILE LEU LYS MET PHE PRO SER THR TRP TYR VAL MSE")
+	for i, r := range protein.Helix(2 * len(names)).Residues {
+		r.Name = names[i%len(names)]
+		s.Residues = append(s.Residues, r)
+	}
+	name := filepath.Join(t.TempDir(), "all.pdb")
+	var text strings.Builder
+	for i, r := range s.Residues {
+		fmt.Fprintf(&text, "ATOM  %5d  CA  %3s A%4d    %8.3f%8.3f%8.3f  1.00  0.00           C\n", i+1, r.Name, i+1, r.X, r.Y, r.Z)
+	}
+	if err := os.WriteFile(name, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, workloadtest.Open(t, 2, phase.Funcs()), phase.Config{Structure: name, Time: 0.2})
+}
+
 // Check notices a wrong state anywhere.
 func TestJobChecks(t *testing.T) {
 	rt := workloadtest.Open(t, 2, phase.Funcs())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weft-run/weft/internal/host"
@@ -32,6 +33,30 @@ func TestWide(t *testing.T) {
 				} else if !slices.Equal(out, want) {
 					t.Errorf("%d rows of %d: kernel %v gives other bits than Go", count, n, use)
 				}
+			}
+		}
+	}
+}
+
+// χ of all pairs of residues is that of a table that was written by hand from the published rules, in the
+// kernels and in the check, which have it from elsewhere.
+func TestChi(t *testing.T) {
+	const letters = "ARNDCQEGHILKMFPSTWYVX" // X has no rule
+	names := strings.Fields("ALA ARG ASN ASP CYS GLN GLU GLY HIS ILE LEU LYS MET PHE PRO SER THR TRP TYR VAL MSE")
+	special := map[string]float64{"AA": 1.1, "VV": 0.9, "II": 0.9, "LL": 0.9, "EK": 1.3, "KE": 1.3, "DR": 1.3, "RD": 1.3}
+	for i, a := range names {
+		for k, b := range names {
+			want, ok := special[letters[i:i+1]+letters[k:k+1]]
+			switch {
+			case a == "GLY" || b == "GLY":
+				want = 1.2
+			case a == "PRO" || b == "PRO":
+				want = 0.8
+			case !ok:
+				want = 1
+			}
+			if got, checked := chi(kindOf[a], kindOf[b]), affinity(a, b); got != want || checked != want {
+				t.Errorf("%s and %s: %v, in the check %v, want %v", a, b, got, checked, want)
 			}
 		}
 	}
