@@ -91,6 +91,7 @@ func weak(b float64) float64 {
 type LightJob struct {
 	c       Config
 	in, out []float64
+	untaken float64 // the share of rays whose steps the last Check did not take
 }
 
 // newLight draws impact parameters from a thousandth above [Critical] to 10⁴ times it; one of 16

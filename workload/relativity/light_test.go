@@ -136,7 +136,7 @@ func TestHeadOn(t *testing.T) {
 func TestLightCheckFinds(t *testing.T) {
 	rt := workloadtest.Open(t, 2, relativity.Funcs())
 	for _, steps := range []int{16, 64, 256, 2048} {
-		j := workloadtest.New[workload.Job](t)(relativity.New(relativity.Config{Problem: relativity.Light, Count: 300, Steps: steps}))
+		j := workloadtest.New[workload.Job](t)(relativity.New(relativity.Config{Problem: relativity.Light, Count: 64, Steps: steps}))
 		workloadtest.Run(t, rt, j)
 		if err := j.Check(); err != nil {
 			t.Error(err)
@@ -159,6 +159,30 @@ func TestLightCheckFinds(t *testing.T) {
 				}
 				*x = was
 			}
+			// Within the error of the method: no drift, half of it, twice of it, and steps that were not taken.
+			for _, bad := range []struct {
+				number int
+				by     func(float64) float64
+			}{
+				{2, func(float64) float64 { return 0 }}, {2, func(v float64) float64 { return v / 2 }}, {2, func(v float64) float64 { return 2 * v }},
+				{5, func(v float64) float64 { return v + 2 }}, {5, func(v float64) float64 { return v - 2 }},
+			} {
+				x := &rays[6*ray+bad.number]
+				was := *x
+				if bad.number == 2 && was < 1e-13 {
+					continue // as large as rounding
+				}
+				if *x = bad.by(was); !errors.Is(j.Check(), relativity.ErrWrong) {
+					t.Errorf("steps %d: number %d of ray %d is %v and not %v, and the check does not say so", steps, bad.number, ray, *x, was)
+				}
+				*x = was
+			}
+		}
+		for i := range len(rays) / 6 {
+			rays[6*i+2] = 0
+		}
+		if err := j.Check(); !errors.Is(err, relativity.ErrWrong) {
+			t.Errorf("steps %d, no ray drifts: the check says %v", steps, err)
 		}
 	}
 }
