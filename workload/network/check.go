@@ -222,8 +222,12 @@ func (j *DistanceJob) checkRow(i int, row []float32) error {
 }
 
 // checkMedoids takes every step again from the medoids before it. Of nodes whose sums differ by
-// no more than rounding, any may be the medoid.
+// no more than rounding, any may be the medoid. The sums of the last step are compared too, as a sum
+// without one of its nodes seldom changes which is the smallest.
 func (j *DistanceJob) checkMedoids() error {
+	if err := j.checkStart(); err != nil {
+		return err
+	}
 	before := j.start
 	for s, medoids := range j.medoids {
 		members := make([][]int, j.c.K)
@@ -245,6 +249,9 @@ func (j *DistanceJob) checkMedoids() error {
 				for _, k := range in {
 					sum += float64(j.distances[i*j.n+k])
 				}
+				if within := rounding.Unit * (8 + 8*math.Sqrt(float64(len(in)))) * sum; s+1 == len(j.medoids) && !rounding.Same(j.sums[i], sum, within) {
+					return fmt.Errorf("the distances of node %d to those of medoid %d have the sum %v, want %v ± %.2g", i, before[l], j.sums[i], sum, within)
+				}
 				best = min(best, sum)
 				if i == got {
 					own = sum
@@ -259,6 +266,33 @@ func (j *DistanceJob) checkMedoids() error {
 	for i, l := range j.labels {
 		if want := j.nearest(i, before); int(l) != want {
 			return fmt.Errorf("node %d is of medoid %d, want %d", i, l, want)
+		}
+	}
+	return nil
+}
+
+// checkStart sees that the steps begin with points whose numbers are equally far apart, or with nodes
+// than which no other has more edges, the first of equal ones.
+func (j *DistanceJob) checkStart() error {
+	if len(j.start) != j.c.K {
+		return fmt.Errorf("%d medoids to begin with, want %d", len(j.start), j.c.K)
+	}
+	for l, m := range j.start {
+		if j.graph == nil {
+			if want := l * j.n / j.c.K; int(m) != want {
+				return fmt.Errorf("medoid %d begins at point %d, want %d", l, m, want)
+			}
+			continue
+		}
+		own, _ := j.graph.Row(int(m))
+		before := 0
+		for i := range j.n {
+			if other, _ := j.graph.Row(i); len(other) > len(own) || len(other) == len(own) && i < int(m) {
+				before++
+			}
+		}
+		if before != l {
+			return fmt.Errorf("medoid %d begins at node %d, and %d nodes come before it", l, m, before)
 		}
 	}
 	return nil

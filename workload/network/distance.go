@@ -226,6 +226,7 @@ type DistanceJob struct {
 	start     []uint32   // the first medoids
 	medoids   [][]uint32 // behind each step
 	labels    []uint32   // by the last medoids
+	sums      []float32  // of distances to nodes with the same label, in the last step
 	misses    []workload.Miss
 }
 
@@ -260,7 +261,7 @@ func distanceJob(c Config, g *Graph, points []float32) *DistanceJob {
 	for range c.Steps {
 		j.medoids = append(j.medoids, make([]uint32, c.K))
 	}
-	j.labels = make([]uint32, j.n)
+	j.labels, j.sums = make([]uint32, j.n), make([]float32, j.n)
 	return j
 }
 
@@ -390,7 +391,7 @@ func (j *DistanceJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	k := 4 * int64(j.c.K)
 	medoids := b.Data(graph.Data{Name: "start", Bytes: k, Input: true})
 	labels := b.Data(graph.Data{Name: "labels", Bytes: 4 * n, Output: true})
-	sums := b.Data(graph.Data{Name: "sums", Bytes: 4 * n})
+	sums := b.Data(graph.Data{Name: "sums", Bytes: 4 * n, Output: true}) // which Check looks at
 	assign := func() {
 		for _, r := range ranges {
 			t := j.task("assign", AssignKernel, r)
@@ -428,7 +429,7 @@ func (j *DistanceJob) Bind() []weft.Binding {
 	if j.c.Problem == Closeness {
 		return append(out, weft.Bind("closeness", j.close))
 	}
-	out = append(out, weft.Bind("start", j.start), weft.Bind("labels", j.labels))
+	out = append(out, weft.Bind("start", j.start), weft.Bind("labels", j.labels), weft.Bind("sums", j.sums))
 	for s, m := range j.medoids {
 		out = append(out, weft.Bind(fmt.Sprint("medoids ", s), m))
 	}

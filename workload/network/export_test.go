@@ -12,3 +12,8 @@ func Rows(j workload.Job, blocks int64) int64 {
 	}
 	panic(j.Name())
 }
+
+// Start are the medoids that a job begins with, and Sums what it adds up in its last step.
+func (j *DistanceJob) Start() []uint32 { return j.start }
+
+func (j *DistanceJob) Sums() []float32 { return j.sums }

@@ -173,6 +173,45 @@ func TestDistances(t *testing.T) {
 	}
 }
 
+// Whichever node is in the middle of a star is the medoid of all, and of two stars both are: no
+// node is left out.
+func TestEveryNodeIsAMedoid(t *testing.T) {
+	rt := workloadtest.Open(t, 2, network.Funcs())
+	const n = 9
+	for at := range uint32(n) {
+		var text strings.Builder
+		for i := range uint32(n) {
+			if i != at {
+				fmt.Fprintln(&text, at, i)
+			}
+		}
+		star := workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader(text.String()), ""))
+		medoids, labels, err := network.Cluster(t.Context(), rt, star, network.Config{K: 1})
+		if err != nil || medoids[0] != at || slices.Max(labels) != 0 {
+			t.Errorf("the medoid of a star around %d is %v, labels %v: %v", at, medoids, labels, err)
+		}
+		// Two stars with a path between them.
+		other := (at + n/2) % n
+		text.Reset()
+		for i := range uint32(n) {
+			switch i {
+			case at, other:
+			default:
+				fmt.Fprintln(&text, []uint32{at, other}[i%2], i)
+			}
+		}
+		fmt.Fprintln(&text, at, n)
+		fmt.Fprintln(&text, n, n+1)
+		fmt.Fprintln(&text, n+1, other)
+		stars := workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader(text.String()), ""))
+		medoids, _, err = network.Cluster(t.Context(), rt, stars, network.Config{K: 2})
+		slices.Sort(medoids)
+		if err != nil || !slices.Equal(medoids, []uint32{min(at, other), max(at, other)}) {
+			t.Errorf("the medoids of stars around %d and %d are %v: %v", at, other, medoids, err)
+		}
+	}
+}
+
 // Nodes that nothing joins are far, and closeness counts the part that is reached.
 func TestParts(t *testing.T) {
 	rt := workloadtest.Open(t, 2, network.Funcs())
@@ -215,7 +254,9 @@ func TestCheckFindsDistances(t *testing.T) {
 		}
 		medoids, labels := j.Medoids()
 		find("medoid", func() { medoids[1] = (medoids[1] + 1) % 70 })
+		find("sum that does not change a medoid", func() { j.Sums()[33] *= 1.0001 })
 		find("label", func() { labels[60] = (labels[60] + 1) % 3 })
+		find("medoid to begin with", func() { j.Start()[0]++ })
 	}
 }
 
