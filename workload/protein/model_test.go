@@ -198,6 +198,36 @@ func TestObservables(t *testing.T) {
 	}
 }
 
+// GDT-TS counts beads within 1, 2, 4 and 8 angstrom. Beads on shells of six, which are moved outwards by
+// shell, are superposed where they are, so that distances are known.
+func TestGDTTS(t *testing.T) {
+	for _, c := range []struct {
+		off  [4]float64
+		want float64
+	}{
+		{[4]float64{0.7, 1.5, 3, 7}, 62.5}, {[4]float64{0.999, 1.999, 3.999, 7.999}, 62.5}, {[4]float64{1.001, 2.001, 4.001, 8.001}, 37.5},
+		{[4]float64{0.6, 0.6, 0.6, 0.6}, 100}, {[4]float64{1.1, 1.1, 1.1, 1.1}, 75}, {[4]float64{9, 9, 9, 9}, 0}, {[4]float64{5, 5, 9, 0}, 37.5},
+	} {
+		var x, y []float64
+		for shell, off := range c.off {
+			radius := 20 * float64(shell+1)
+			for axis := range 3 {
+				for _, sign := range []float64{-1, 1} {
+					at := make([]float64, 3)
+					at[axis] = sign * radius
+					y = append(y, at...)
+					at = make([]float64, 3)
+					at[axis] = sign * (radius + off)
+					x = append(x, at...)
+				}
+			}
+		}
+		if got := GDTTS(turned(x, 0.8), y); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("shells moved by %v: GDT-TS %v, want %v", c.off, got, c.want)
+		}
+	}
+}
+
 // What a conformation cannot be is refused in words, and one without beads is at distance zero.
 func TestConformationSizes(t *testing.T) {
 	m := open(t, "1CRN")
