@@ -37,6 +37,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/chaos"
@@ -107,10 +108,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	// Cobra checks commands, flags and arguments before this runs: an error until
 	// then is a mistake on the command line.
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
-	root.SetArgs(append([]string{}, args...)) // not nil, for which cobra takes the arguments of the process
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	addCompletion(root)
+	// Not nil, for which cobra takes the arguments of the process.
+	root.SetArgs(append([]string{}, terminal.Switches(root, args)...))
 	err := root.ExecuteContext(ctx)
 	switch usage := (terminal.UsageError{}); {
 	case err == nil:
@@ -170,16 +172,19 @@ runs and prints what was done so far; a second one ends weft at once.`,
 	root.SetUsageTemplate(terminal.UsageTemplate)
 	root.AddCommand(newDevices(), newDoctor(), newRun(), newCheckpoint(), newTrain(), newServe(), newTop(), newBench(), newChaos(), newLoad(), newSim(), newTrace(), newMachines(), newPartition(), newPlan(), newKernels(), newZK())
 	root.SetHelpCommand(newHelp(root))
-	plainNumbers(root)
+	plainValues(root)
 	return root
 }
 
-// plainNumbers has the flags of a command and of those below it read numbers in decimal digits only.
-func plainNumbers(c *cobra.Command) {
-	terminal.PlainNumbers(c.Flags())
-	terminal.PlainNumbers(c.PersistentFlags())
+// plainValues has the flags of a command and of those below it read numbers in decimal digits only, and take
+// on and off where they are true or false.
+func plainValues(c *cobra.Command) {
+	for _, f := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
+		terminal.PlainNumbers(f)
+		terminal.TakeOnOff(f)
+	}
 	for _, below := range c.Commands() {
-		plainNumbers(below)
+		plainValues(below)
 	}
 }
 

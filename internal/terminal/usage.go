@@ -56,8 +56,8 @@ const usageTail = `{{if .HasAvailableSubCommands}}
 {{.CommandPath}} NAME --help says more about one of them.{{end}}
 `
 
-// SwitchType is the type that help shows for a switch. A switch takes a value, as
-// in a configuration file, so that "--exact off" means what it says.
+// SwitchType is the type that help shows for a switch of the runtime, which has the values of the key in a
+// configuration file. See [Switches].
 const SwitchType = "on|off"
 
 // FlagError rewrites an error of pflag: it says what a flag takes, or which flag has
@@ -70,14 +70,11 @@ func FlagError(c *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
 		value   *pflag.InvalidValueError
-		missing *pflag.ValueRequiredError
 	)
 	switch {
 	case errors.As(err, &value):
 		f := value.GetFlag()
 		return fmt.Errorf("--%s %s: %s", f.Name, value.GetValue(), expected(f, value.Unwrap()))
-	case errors.As(err, &missing) && missing.GetFlag().Value.Type() == SwitchType:
-		return fmt.Errorf("--%s needs on or off after it", missing.GetFlag().Name)
 	case errors.As(err, &unknown):
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
@@ -111,9 +108,7 @@ func expected(f *pflag.Flag, cause error) string {
 		return "it must be whole numbers joined by commas"
 	case "float64Slice":
 		return "it must be numbers joined by commas"
-	case "bool":
-		return fmt.Sprintf("it must be true or false, as in --%s=false", f.Name)
-	case SwitchType:
+	case "bool", SwitchType:
 		return "it must be on or off"
 	case "duration":
 		return "it must be a duration such as 500ms or 2s"
