@@ -103,7 +103,7 @@ melts() {
 	b=$(get "$j.2" "'%.6f %.6f' % (d['heat_capacity']['melting'], d['heat_capacity']['error'])")
 	row "  apart, in standard errors" "≤ 2" "$(awk -v a="$a" -v b="$b" 'BEGIN { split(a, x, " "); split(b, y, " "); e = sqrt(x[2]^2 + y[2]^2); if (e > 0) { d = x[1] - y[1]; printf "%.2f", (d < 0 ? -d : d) / e } }')" "<= 2"
 	for ladder in geometric tuned; do
-		fold 20 "$j" --devices "$device" --replicas 16 --temperature 0.6-1.2 --ladder $ladder --steps $melting --frame $sample --check=false
+		fold 20 "$j" --devices "$device" --replicas 16 --temperature 0.6-1.2 --spacing $ladder --steps $melting --frame $sample --check=false
 		note "acceptance by neighbours, 16 rungs, $ladder" "$(get "$j" "'%.2f to %.2f' % (min(d['acceptance_by_pair']), max(d['acceptance_by_pair']))")"
 	done
 }

@@ -30,7 +30,7 @@ type folding struct {
 	config      fold.Config
 	structures  string
 	temperature string
-	ladder      string
+	spacing     string
 	check       bool
 	asJSON      bool
 	out         string
@@ -72,7 +72,7 @@ chains: it is refused with the predicted times where it does not, unless it is
 	}
 	f.flags(c.Flags())
 	terminal.Complete(c, "structure", protein.Shipped)
-	terminal.Complete(c, "ladder", func() []string { return []string{"geometric", "tuned"} })
+	terminal.Complete(c, "spacing", func() []string { return []string{"geometric", "tuned"} })
 	return c
 }
 
@@ -84,7 +84,7 @@ func (f *folding) flags(p *pflag.FlagSet) {
 	p.IntVar(&f.config.Every, "frame", 1000, "steps between frames, after which replicas exchange temperatures")
 	p.IntVar(&f.config.Replicas, "replicas", 16, "trajectories of a structure; eight are computed at once")
 	p.StringVar(&f.temperature, "temperature", "0.7", "`temperature`, or lowest and highest as in 0.6-1.1")
-	p.StringVar(&f.ladder, "ladder", "geometric", "`temperatures` in between: geometric, or tuned to exchange equally often")
+	p.StringVar(&f.spacing, "spacing", "geometric", "temperatures in between: geometric, or tuned to exchange equally often")
 	p.Uint32Var(&f.config.Seed, "seed", 1, "seed of the random numbers")
 	p.StringVar(&f.config.Split, "split-chain", "", "split one replica over devices if that `pays`, or always")
 	p.Lookup("split-chain").NoOptDefVal = fold.SplitPays
@@ -101,10 +101,10 @@ func (f *folding) settle() (err error) {
 	if f.config.Low, f.config.High, ok = ladder(f.temperature); !ok {
 		return terminal.Usagef("--temperature %s: give a number above 0, or two as in 0.6-1.1", f.temperature)
 	}
-	if f.ladder != "geometric" && f.ladder != "tuned" {
-		return terminal.Usagef("--ladder %s: give geometric or tuned", f.ladder)
+	if f.spacing != "geometric" && f.spacing != "tuned" {
+		return terminal.Usagef("--spacing %s: give geometric or tuned", f.spacing)
 	}
-	f.config.Tuned = f.ladder == "tuned"
+	f.config.Tuned = f.spacing == "tuned"
 	if f.config.Steps == 0 || f.config.Every == 0 || f.config.Replicas == 0 {
 		return terminal.Usagef("--steps %d, --frame %d, --replicas %d: give 1 or more", f.config.Steps, f.config.Every, f.config.Replicas)
 	}

@@ -49,7 +49,7 @@ func TestFold(t *testing.T) {
 
 // The temperatures of a tuned ladder are reported, with the shares of exchanges between neighbours.
 func TestFoldTuned(t *testing.T) {
-	args := foldArgs("--temperature", "0.6-1.1", "--steps", "3200", "--frame", "50", "--ladder", "tuned")
+	args := foldArgs("--temperature", "0.6-1.1", "--steps", "3200", "--frame", "50", "--spacing", "tuned")
 	if out := works(t, args...); !strings.Contains(out, " by neighbours.\nThe ladder was tuned in the first 1600 steps: [0.600 ") {
 		t.Errorf("%s", out)
 	}
@@ -302,8 +302,8 @@ func TestFoldMistakes(t *testing.T) {
 		{"no model 3", []string{"--model", "3"}},
 		{"as in 0.6-1.1", []string{"--temperature", "warm"}},
 		{"they must grow", []string{"--temperature", "1.1-0.6"}},
-		{"give geometric or tuned", []string{"--temperature", "0.6-1.1", "--ladder", "steep"}},
-		{"two temperatures and 64 frames", []string{"--ladder", "tuned"}},
+		{"give geometric or tuned", []string{"--temperature", "0.6-1.1", "--spacing", "steep"}},
+		{"two temperatures and 64 frames", []string{"--spacing", "tuned"}},
 		{"give 1 or more", []string{"--steps", "0"}},
 		{"there must be 1 to", []string{"--replicas", "-3"}},
 		{"name another file", []string{"--out", filepath.Join(dir, "t.dcd"), "--html", filepath.Join(dir, "t.dcd")}},

@@ -18,6 +18,7 @@
 //	weft partition                cut work among devices
 //	weft plan gemm                what a job would take and cost, here or rented
 //	weft kernels [NAME]           show Go functions for graphs of the user's own
+//	weft version                  show the version of this program
 //
 // Files: main.go (exit status, errors), options.go (flags of the runtime), input.go
 // (files and names that arguments give), then one for each subcommand; demo.go and
@@ -32,7 +33,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -155,7 +155,7 @@ The exit status is 0 when all went well, 1 when something failed, 2 for a
 mistake on the command line or in a file it names, 3 when weft plan finds no way
 within the limits, and 130 after Ctrl-C (143 after SIGTERM), which ends what
 runs and prints what was done so far; a second one ends weft at once.`,
-		Version:                    version(),
+		Version:                    built().String(),
 		SilenceErrors:              true,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
@@ -170,7 +170,7 @@ runs and prints what was done so far; a second one ends weft at once.`,
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.SetFlagErrorFunc(terminal.FlagError)
 	root.SetUsageTemplate(terminal.UsageTemplate)
-	root.AddCommand(newDevices(), newDoctor(), newRun(), newCheckpoint(), newTrain(), newServe(), newTop(), newBench(), newChaos(), newLoad(), newSim(), newTrace(), newMachines(), newPartition(), newPlan(), newKernels(), newZK())
+	root.AddCommand(newDevices(), newDoctor(), newRun(), newCheckpoint(), newTrain(), newServe(), newTop(), newBench(), newChaos(), newLoad(), newSim(), newTrace(), newMachines(), newPartition(), newPlan(), newKernels(), newZK(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	plainValues(root)
 	return root
@@ -218,28 +218,4 @@ func addCompletion(root *cobra.Command) {
 			return terminal.Usagef("completion needs a shell: bash, fish, powershell or zsh; weft completion bash --help says how to load it")
 		}
 	}
-}
-
-// release is the version that CHANGELOG.md opens with.
-const release = "0.1.0"
-
-// version is the release and, where the go command stamped it, the commit it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return release
-	}
-	commit, changed := "", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			commit = s.Value[:min(len(s.Value), 12)]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			changed = ", changed"
-		}
-	}
-	if commit == "" {
-		return release
-	}
-	return fmt.Sprintf("%s (%s%s)", release, commit, changed)
 }

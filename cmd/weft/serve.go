@@ -172,7 +172,7 @@ func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Conf
 	defer stop()
 	jobs := &shownJobs{}
 	s, err := serve.New(serve.Options{
-		Config: config, Service: service, Proofs: proofs, Runtime: rt, Metrics: figures, Version: version(), Log: v.log,
+		Config: config, Service: service, Proofs: proofs, Runtime: rt, Metrics: figures, Version: built().String(), Log: v.log,
 		Dashboard: dashboard.New(rt, dashboard.Options{Name: "weft serve", Serving: shownModels{models}, Jobs: jobs}),
 		Open: func(ctx context.Context, devices string) (*weft.Runtime, error) {
 			config := config
