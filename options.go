@@ -47,8 +47,8 @@ type Options struct {
 	PolicyWithin  string
 	// Concurrent limits tasks in flight over all devices; 0 means no limit.
 	Concurrent int
-	// Streams is the number of kernels that each device runs at a time; 0 leaves it to
-	// the device. A GPU takes up to 6.
+	// Streams is the number of kernels that each device runs at a time, up to 255; 0 leaves it to
+	// the device. NVIDIA GPUs take up to 6, others up to 16.
 	Streams int
 	// TaskTimeout bounds each execution of a task: what runs longer is ended with
 	// its device, which comes back, and the task is tried again. With 0 the bound is

@@ -58,8 +58,7 @@ var settings = []setting{
 		func(v string) error { _, err := sched.NewPartitioner(v); return err }),
 	count("concurrent", "tasks in flight at most, over all devices", none,
 		func(o *Options) *int { return &o.Concurrent }),
-	count("streams", "kernels in flight at a time on each device; auto leaves it to the device", "auto",
-		func(o *Options) *int { return &o.Streams }),
+	streams("streams", "kernels in flight at a time on each device; auto leaves it to the device", func(o *Options) *int { return &o.Streams }),
 	orOff(duration, "task_timeout", "end a task that runs this long, and restart its device; auto: 20 times what was predicted, at least 10s, in worker processes; off: never",
 		func(o *Options) *time.Duration { return &o.TaskTimeout }),
 	hang("hang_timeout", "end a worker process that gives no sign of life for this long, whose work goes on elsewhere; 2s by weft serve", "10s",
@@ -137,6 +136,27 @@ var settings = []setting{
 	word("socket", "let weft top watch: on makes a socket in the user's runtime folder, a path with a slash makes it there; empty or off makes none", "",
 		func(o *Options) *string { return &o.Socket },
 		checkSocket),
+}
+
+// maxStreams is the most kernels that a device runs at a time: traces have 8 bits for which of them it is.
+const maxStreams = 255
+
+// streams is the setting of Options.Streams.
+func streams(name, doc string, at func(*Options) *int) setting {
+	s := count(name, doc, auto, at)
+	plain := s.set
+	s.set = func(o *Options, v string) error {
+		var try Options
+		if err := plain(&try, v); err != nil {
+			return err
+		}
+		if n := *at(&try); n > maxStreams {
+			return fmt.Errorf("%d are too many; a device runs %d kernels at a time at most", n, maxStreams)
+		}
+		*at(o) = *at(&try)
+		return nil
+	}
+	return s
 }
 
 // checkSocket errs for a value of socket that is neither a switch nor a path.

@@ -138,6 +138,8 @@ func TestSetWrong(t *testing.T) {
 		{"devices", "cpu/x", "as in cpu/4"},
 		{"devices", ":1", "begin with a backend"},
 		{"devices", "cpu/2,cpu:0/3", "cannot be divided in two ways"},
+		{"streams", "256", "256 are too many; a device runs 255 kernels at a time at most"},
+		{"streams", "1000000000", "a device runs 255 kernels at a time at most"},
 		{"retries", "0.5", `"0.5" has a decimal point`},
 		{"retries", "010", `"010" begins with 0`},
 		{"retries", "0x3", `"0x3" is not a whole number`},
@@ -185,6 +187,12 @@ func TestValidateReportsAll(t *testing.T) {
 	}
 	if err := (&Options{Funcs: map[string]Func{"square": nil}}).Validate(); !errors.Is(err, ErrOptions) || err.Error() != `bad option: Funcs: "square" is nil` {
 		t.Errorf("a kernel that is nil: %v", err)
+	}
+	if err := (&Options{Streams: maxStreams}).Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := (&Options{Streams: maxStreams + 1}).Validate(); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "255") {
+		t.Errorf("more streams than there are: %v", err)
 	}
 	if err := (&Options{}).Validate(); err != nil {
 		t.Errorf("the zero value: %v", err)

@@ -41,6 +41,7 @@ import (
 
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/chaos"
+	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/plan"
 )
@@ -57,6 +58,10 @@ const (
 
 func main() {
 	proc.Main(chaos.Makers(kernels))
+	if err := host.Room(); err != nil {
+		fmt.Fprintln(os.Stderr, "weft:", err)
+		os.Exit(exitFailure)
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -17,6 +17,8 @@ type Limits struct {
 	Cores     float64 // seconds of CPU time per second, by a quota
 	Memory    int64   // bytes in all
 	Available int64   // bytes that can still be allocated
+	Space     int64   // bytes of address space, by ulimit -v
+	SpaceLeft int64   // bytes of these that are not taken
 	Locked    int64   // bytes that can be locked into memory; -1 is no limit
 	HugePages string  // transparent huge pages: always, madvise or never
 	Load      string  // mean number of processes ready to run over 1, 5 and 15 minutes
@@ -58,6 +60,29 @@ func Enough(what string, need int64) error {
 		return &memoryError{fmt.Sprintf("%s needs %s of memory and %s are available; make it smaller", what, terminal.SI(float64(need), "B"), terminal.SI(float64(have), "B"))}
 	}
 	return nil
+}
+
+// leastSpace is the address space in bytes that a process must have left to begin with: threads take
+// some 8 MB each, and the heap grows by 64 MB at a time.
+const leastSpace = 256 << 20
+
+// Room returns an error if a limit of the process leaves too little address space to work in. A Go program
+// cannot go on where memory or a thread is refused later: its runtime ends it. Under such a limit, Room has it
+// leave out the stacks of all goroutines then.
+func Room() error {
+	l := Read()
+	if l.Space > 0 {
+		debug.SetTraceback("none")
+	}
+	return room(l)
+}
+
+func room(l Limits) error {
+	if l.Space == 0 || l.SpaceLeft >= leastSpace {
+		return nil
+	}
+	return &memoryError{fmt.Sprintf("this process may have %s of address space, and %s of them are left, of which weft needs %s; raise the limit by ulimit -v",
+		terminal.SI(float64(l.Space), "B"), terminal.SI(float64(l.SpaceLeft), "B"), terminal.SI(leastSpace, "B"))}
 }
 
 // Platform names the compiler and the platform that this program was built with and

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"math"
 	"os"
 	"path/filepath"
@@ -25,13 +26,18 @@ func readLimits(root string) Limits {
 	var l Limits
 	info := colonLines(read("proc/meminfo"))
 	l.Memory, l.Available = kilobytes(info["MemTotal"]), kilobytes(info["MemAvailable"])
-	for line := range strings.Lines(read("proc/self/limits")) {
-		if rest, ok := strings.CutPrefix(line, "Max locked memory"); ok {
-			if f := strings.Fields(rest); len(f) > 0 {
-				l.Locked = number(f[0], -1)
+	limits := read("proc/self/limits")
+	limit := func(name string) int64 { // -1 for none, 0 where it is not known
+		for line := range strings.Lines(limits) {
+			if rest, ok := strings.CutPrefix(line, name); ok {
+				if f := strings.Fields(rest); len(f) > 0 {
+					return number(f[0], -1)
+				}
 			}
 		}
+		return 0
 	}
+	l.Locked = limit("Max locked memory")
 	if _, rest, ok := strings.Cut(read("sys/kernel/mm/transparent_hugepage/enabled"), "["); ok {
 		l.HugePages, _, _ = strings.Cut(rest, "]")
 	}
@@ -44,6 +50,20 @@ func readLimits(root string) Limits {
 			continue
 		}
 		l.restrict(read, f[1], f[2])
+	}
+	// What the process has counts against its own limits, also address space that is only reserved.
+	has := colonLines(read("proc/self/status"))
+	for _, own := range []struct {
+		most int64
+		has  string
+	}{{limit("Max address space"), "VmSize"}, {limit("Max data size"), "VmData"}} {
+		if own.most > 0 {
+			left := max(own.most-kilobytes(has[own.has]), 1)
+			l.Memory, l.Available = min(cmp.Or(l.Memory, own.most), own.most), min(cmp.Or(l.Available, left), left)
+			if own.has == "VmSize" {
+				l.Space, l.SpaceLeft = own.most, left
+			}
+		}
 	}
 	return l
 }

@@ -1,9 +1,12 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -65,6 +68,24 @@ func TestLimits(t *testing.T) {
 			"sys/fs/cgroup/memory/job/memory.usage_in_bytes": "0\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes":     "9223372036854771712\n",
 		}, Limits{Cores: 0.5, Memory: gib, Available: gib}},
+		"address space": {map[string]string{
+			"proc/meminfo":     meminfo,
+			"proc/self/limits": "Max data size             unlimited            unlimited            bytes\nMax address space         2147483648           unlimited            bytes\n",
+			"proc/self/status": "Name:\tweft\nVmSize:\t 1048576 kB\nVmData:\t   65536 kB\n",
+		}, Limits{Memory: 2 * gib, Available: gib, Space: 2 * gib, SpaceLeft: gib}},
+		"data": {map[string]string{
+			"proc/meminfo":     meminfo,
+			"proc/self/limits": "Max data size             1073741824           1073741824           bytes\nMax address space         unlimited            unlimited            bytes\n",
+			"proc/self/status": "VmSize:\t 1048576 kB\nVmData:\t  524288 kB\n",
+		}, Limits{Memory: gib, Available: gib / 2}},
+		"both, used up, in a group with less": {map[string]string{
+			"proc/meminfo":                   meminfo,
+			"proc/self/limits":               "Max data size             4294967296           4294967296           bytes\nMax address space         4294967296            4294967296            bytes\n",
+			"proc/self/status":               "VmSize:\t 8388608 kB\nVmData:\t  524288 kB\n",
+			"proc/self/cgroup":               "0::/a\n",
+			"sys/fs/cgroup/a/memory.max":     "1073741824\n",
+			"sys/fs/cgroup/a/memory.current": "0\n",
+		}, Limits{Memory: gib, Available: 1, Space: 4 * gib, SpaceLeft: 1}},
 	} {
 		if got := readLimits(tree(t, c.files)); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
@@ -72,6 +93,45 @@ func TestLimits(t *testing.T) {
 	}
 	if l := Read(); l.Memory <= 0 || l.Available <= 0 {
 		t.Errorf("this machine has no memory: %+v", l)
+	}
+}
+
+// A limit that leaves little address space is named in one line, with what is left and what is needed.
+func TestRoom(t *testing.T) {
+	for _, l := range []Limits{{}, {Space: 4 << 30, SpaceLeft: 1 << 30}, {Available: 1}} {
+		if err := room(l); err != nil {
+			t.Errorf("%+v: %v", l, err)
+		}
+	}
+	err := room(Limits{Space: 1400e6, SpaceLeft: 90e6})
+	if !errors.Is(err, ErrMemory) || err.Error() != "this process may have 1.4 GB of address space, and 90 MB of them are left, of which weft needs 268.4 MB; raise the limit by ulimit -v" {
+		t.Error(err)
+	}
+}
+
+// A limit of this process is seen, by what it has already.
+func TestRoomHere(t *testing.T) {
+	var was, little syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &was); err != nil {
+		t.Fatal(err)
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := kilobytes(colonLines(string(status))["VmSize"])
+	little = was
+	little.Cur = uint64(has + leastSpace*3/4)
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &little); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Read(), Room()
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &was); err != nil {
+		t.Fatal(err)
+	}
+	debug.SetTraceback("single")
+	if l.Space != int64(little.Cur) || l.SpaceLeft > leastSpace*3/4 || l.Available > l.SpaceLeft || !errors.Is(err, ErrMemory) {
+		t.Errorf("%+v of %d: %v", l, little.Cur, err)
 	}
 }
 

@@ -185,7 +185,7 @@ func TestEveryNodeIsAMedoid(t *testing.T) {
 				fmt.Fprintln(&text, at, i)
 			}
 		}
-		star := workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader(text.String()), ""))
+		star := workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader(text.String()), "", ""))
 		medoids, labels, err := network.Cluster(t.Context(), rt, star, network.Config{K: 1})
 		if err != nil || medoids[0] != at || slices.Max(labels) != 0 {
 			t.Errorf("the medoid of a star around %d is %v, labels %v: %v", at, medoids, labels, err)
@@ -203,7 +203,7 @@ func TestEveryNodeIsAMedoid(t *testing.T) {
 		fmt.Fprintln(&text, at, n)
 		fmt.Fprintln(&text, n, n+1)
 		fmt.Fprintln(&text, n+1, other)
-		stars := workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader(text.String()), ""))
+		stars := workloadtest.New[*network.Graph](t)(network.Read(strings.NewReader(text.String()), "", ""))
 		medoids, _, err = network.Cluster(t.Context(), rt, stars, network.Config{K: 2})
 		slices.Sort(medoids)
 		if err != nil || !slices.Equal(medoids, []uint32{min(at, other), max(at, other)}) {
