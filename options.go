@@ -81,7 +81,11 @@ type Options struct {
 	// HostBytes limits the host memory weft itself takes for data; memory that
 	// the program binds or puts is the program's and not counted. Data that a
 	// device with memory of its own updates needs its size once here, to be
-	// brought home safely. 0 means no limit.
+	// brought home safely. A run begins when what it may take at most fits beside what
+	// the runs in progress may take; runs that do not fit wait in the order in which they were
+	// submitted, and none that needs memory overtakes another. A run that may take more
+	// than the limit begins when no other that needs memory is in progress, and only then can
+	// fail with ErrOutOfMemory. 0 means no limit.
 	HostBytes int64
 	// RebalanceThreshold is the least difference in utilisation between two
 	// devices that moves queued tasks (0.3), RebalanceInterval the least time

@@ -435,10 +435,34 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 		c.job.For, o.OfTask = p.of.of.job, p.of.id
 		return c, nil
 	}
+	o.Beside = 0
 	if c.job.Graph, c.checks = p.r.verify.begin(p.g, p.o); c.checks != nil {
 		c.checks.job = &c.job
+		o.Beside = p.executionBytes()
 	}
 	return c, nil
+}
+
+// executionBytes is the most host memory that an execution of one task takes, beside the memory of
+// its results: for what it updates once more, since its input is kept until it has ended.
+func (p *Prepared) executionBytes() (most int64) {
+	if p.r.o.HostBytes == 0 {
+		return 0
+	}
+	for i := range p.g.NumTasks() {
+		t := p.g.Task(graph.TaskID(i))
+		n := t.Workspace
+		for _, u := range t.Uses {
+			if u.Access.Writes() {
+				n += u.Bytes
+			}
+			if u.Access == graph.ReadWrite {
+				n += u.Bytes
+			}
+		}
+		most = max(most, n)
+	}
+	return most
 }
 
 // begin errs when data of the call was released or would be written twice, or its memory

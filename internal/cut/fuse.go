@@ -20,7 +20,8 @@ const (
 	fuseShort = 50 * time.Microsecond
 	fuseLong  = 200 * time.Microsecond
 	// fuseBytes is the most data of a fused task, all of which must be on the device
-	// before its first step. It also uses at most 1/fuseShare of the device's memory.
+	// before its first step. It also uses at most 1/fuseShare of the device's memory, and of the
+	// limit of host memory.
 	fuseBytes = 8 << 20
 	fuseShare = 16
 )
@@ -45,6 +46,9 @@ func (v *Knowledge) Fuse(g *graph.Graph, timeout time.Duration) *graph.Graph {
 		takes[i], where[i] = best, n
 	}
 	most := int64(fuseBytes)
+	if n := v.Machine.HostBytes; n > 0 {
+		most = min(most, n/fuseShare)
+	}
 	for i := range v.Machine.Devices {
 		if n := v.Machine.Devices[i].MemBytes; n > 0 {
 			most = min(most, n/fuseShare)

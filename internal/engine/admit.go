@@ -9,7 +9,7 @@ import (
 // Admission: which run starts when. Runs that use resident data wait in line for it: one
 // run at a time writes data, and no run overtakes a waiting writer. A run is looked at
 // when it is first in all its lines and something about the data changed, so that runs
-// that wait cost nothing.
+// that wait cost nothing. It begins when there is room for it, too (room.go).
 
 // ticket names a run in a line. Slots are reused; the number tells whether the slot still
 // has the same run.
@@ -175,11 +175,14 @@ func (e *Engine) admit() {
 		}
 		switch fits := e.recutAll(r); {
 		case r.state != runWaiting: // it failed: data to be cut anew is lost
-		case fits:
+		case !fits:
+			e.recuts = append(e.recuts, k)
+		case e.hasRoom(r):
 			e.start(r)
 			e.leave(r)
-		default:
-			e.recuts = append(e.recuts, k)
+			if r.lined {
+				e.roomChanged()
+			}
 		}
 	}
 }

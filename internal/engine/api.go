@@ -20,6 +20,7 @@
 //	                values.go (what happens to a value), lists.go (instances by piece),
 //	                store_check.go (audit)
 //	before a task   resident.go (data that outlives runs), admit.go (which run starts),
+//	                room.go (room in host memory for whole runs),
 //	                turns.go (plans), place.go (policy, fairness), steal.go (moving
 //	                queued tasks)
 //	a task          issue.go (credits), team.go (lanes of CPU devices), prepare.go

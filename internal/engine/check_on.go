@@ -38,6 +38,7 @@ func (e *Engine) recount() {
 	c.tasksOfRuns()
 	c.waitingTasks()
 	c.lines()
+	c.rooms()
 	c.devices()
 	c.versions()
 }

@@ -54,6 +54,9 @@ func (e *Engine) cancel(r *run) {
 				break
 			}
 		}
+		if r.lined && e.dataFree(r) {
+			err = e.noRoom(r)
+		}
 	}
 	e.fail(r, err)
 }
@@ -185,6 +188,7 @@ func (e *Engine) end(r *run) {
 	if r.begun && (r.needed > 0 || r.recipes > 0) {
 		e.closeHomes(r)
 	}
+	e.endNeed(r)
 	e.retire(r)
 }
 
@@ -340,6 +344,7 @@ func (e *Engine) retire(r *run) {
 	if r.needed > 0 || r.recipes > 0 {
 		return
 	}
+	e.endKept(r)
 	e.runs[r.slot] = nil
 	e.freeRuns = append(e.freeRuns, r.slot)
 	if r.begun {

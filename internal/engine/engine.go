@@ -154,6 +154,7 @@ type Engine struct {
 	devices
 	runTable
 	residentTable
+	hostRoom
 	tasks blocks[taskID, task]
 	taskLists
 	timers

@@ -68,6 +68,28 @@ func (e *Engine) endDoubles() {
 	}
 }
 
+// vacateForHomes starts to copy resident data out of host memory that counts into the caller's memory,
+// where that is free: endDoubles then ends the former.
+func (e *Engine) vacateForHomes() {
+	if e.mem.spaces[hostSpace].cap == 0 {
+		return
+	}
+	for i := range e.resident {
+		e.visit(1)
+		res := &e.resident[i]
+		if !res.live || res.writer || e.mem.data.at[res.data].home < 0 {
+			continue
+		}
+		home := e.mem.data.at[res.data].home
+		for _, v := range res.vals {
+			hs := e.mem.insts[home].at(e.mem.vals.at[v].piece)
+			if slot := &e.mem.slots.at[hs]; slot.val < 0 && slot.pins == 0 && e.mem.wholeInHost(v, hs) && e.copyGivenUp(v) == nil {
+				e.bringHome(v)
+			}
+		}
+	}
+}
+
 // spill copies the values that only this instance has to host memory, if a link leads
 // there and it has room. It copies from this instance even if another device that is
 // nearer is recomputing the value: the waiting task waits for operations that touch this
@@ -83,12 +105,18 @@ func (e *Engine) spill(i Inst) {
 			continue
 		}
 		val := &e.mem.vals.at[v]
-		if e.cost.Copy(val.bytes, sp.dev, machine.Host).Median < 0 || !e.mem.fits(0, val.bytes) {
+		if e.cost.Copy(val.bytes, sp.dev, machine.Host).Median < 0 {
 			return
 		}
+		dst := e.mem.findVacant(val.data, hostSpace, val.piece, 1)
+		if dst < 0 {
+			if !e.mem.fits(hostSpace, val.bytes) {
+				return
+			}
+			dst = e.mem.alloc(val.data, hostSpace, val.piece, 1, e.pieceLo(val.data, val.piece), val.bytes)
+		}
 		val.on(commitBegun)
-		dst := e.mem.alloc(val.data, 0, val.piece, 1, e.pieceLo(val.data, val.piece), val.bytes)
-		e.copy(i, dst, val.piece, 1, s, e.mem.insts[dst].slot, forSpill)
+		e.copy(i, dst, val.piece, 1, s, e.mem.insts[dst].at(val.piece), forSpill)
 		e.ops = e.ops[:0]
 	}
 }

@@ -155,7 +155,9 @@ func TestPatientHoldsMemory(t *testing.T) {
 	r.hang["asks0"] = true
 	outer := r.submit(asking(t, 3, 60), engine.RunOptions{})
 	r.starts("asks0")
-	other := r.submit(single(t, on("cpu:0", job("other", 1))), engine.RunOptions{})
+	other := r.submit(build(t, func(b *graph.Builder) {
+		b.Add(on("cpu:0", job("other", 1, writes(b.Data(graph.Data{Name: "out", Bytes: 8, Output: true})))))
+	}), engine.RunOptions{})
 	r.mustRun(other) // which needs none
 	large := r.submit(build(t, func(b *graph.Builder) {
 		b.Add(on("cpu:0", job("large", 1, writes(b.Data(graph.Data{Name: "z", Bytes: 60})))))

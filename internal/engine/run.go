@@ -35,6 +35,9 @@ type RunOptions struct {
 	// also while that is suspect, it fails at once instead of being tried again, and neither
 	// counts nor notices tell of it.
 	Probe bool
+	// Beside is added to the bound of the host memory that the run may take, in bytes: what runs
+	// take of which it waits for the end.
+	Beside int64
 	// Of, when not 0, is a run of which a task, OfTask, waits for this one on a patient device.
 	Of     RunID
 	OfTask graph.TaskID
@@ -120,6 +123,8 @@ type run struct {
 	secret     bool            // some of its data is secret
 	planned    bool            // the policy has a plan for it
 	begun      bool            // it was admitted, so that it has tasks and values
+	hostNeed   int64           // bytes of host memory that it may hold at a time, or holds while it is kept; 0 where that has no limit
+	lined      bool            // it has been in line for room in host memory
 	after      int             // while it waits: invariant: lines for resident data it is not first in
 	revived    bool            // it ended, and computes again for a run that reads its results
 	reviveErr  error           // why it failed while revived
@@ -194,6 +199,7 @@ func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
 			r.refs[b.Data] = b.Ref
 		}
 	}
+	r.hostNeed = e.needRoom(r)
 	e.join(r)
 	e.asked = true
 	return r.id

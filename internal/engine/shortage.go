@@ -139,6 +139,7 @@ func (e *Engine) relieve() bool {
 	e.refused = 0
 	if e.effort == compact && len(e.detached) == 0 {
 		e.endDoubles()
+		e.vacateForHomes()
 	}
 	for s := range e.mem.spaces {
 		e.roomIn(spaceID(s))
