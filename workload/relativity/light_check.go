@@ -46,7 +46,7 @@ func (j *LightJob) checkSteps(b float64, o []float64) error {
 	after := func(y [2]float64, by float64, k [2]float64) [2]float64 {
 		return [2]float64{y[0] + by*k[0], y[1] + by*k[1]}
 	}
-	h := math.Pi / float64(j.c.Steps)
+	h := math.Pi / float64(j.c.Steps) * min(b, 1)
 	at, drift, size, steps := [2]float64{0, 1}, 0., 1., 0
 	for ; steps < j.c.rounds(); steps++ {
 		k1 := slope(at)
