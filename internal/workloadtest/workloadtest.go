@@ -75,6 +75,9 @@ func Invariant[J workload.Job](t *testing.T, funcs map[string]weft.Func, make fu
 		if res := Run(t, Open(t, parts, funcs), j); res.Tasks < parts {
 			t.Errorf("%s: %d tasks for %d devices", j.Name(), res.Tasks, parts)
 		}
+		if parts == 1 {
+			Declares(t, j)
+		}
 		if err := j.Check(); err != nil {
 			t.Fatalf("%s on %d devices: %v", j.Name(), parts, err)
 		}

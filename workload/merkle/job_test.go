@@ -84,6 +84,7 @@ func TestJobOnDevices(t *testing.T) {
 	onDevices(t, func(t *testing.T, rt *weft.Runtime) {
 		for _, n := range sizes {
 			j, res := run(t, rt, merkle.Config{N: n})
+			workloadtest.Declares(t, j)
 			if root := j.Root(); !bytes.Equal(root[:], want[n]) {
 				t.Errorf("%s: %x, want %x", j.Name(), root, want[n])
 			}

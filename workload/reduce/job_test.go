@@ -36,6 +36,7 @@ func TestJobOnDevices(t *testing.T) {
 					t.Error(err)
 				}
 				if parts == 1 {
+					workloadtest.Declares(t, j)
 					want[j.Name()] = j.Result()
 				} else if got := j.Result(); math.Float32bits(got) != math.Float32bits(want[j.Name()]) {
 					t.Errorf("%s on %d devices is %v, on one %v", j.Name(), parts, got, want[j.Name()])
