@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -94,3 +95,29 @@ func BenchmarkChain(b *testing.B) { benchDAG(b, "2xcpu", 1, 1, nil) }
 
 // BenchmarkIndependent is the same for tasks that wait for nothing.
 func BenchmarkIndependent(b *testing.B) { benchDAG(b, "2xcpu", 100_000, 0, nil) }
+
+// BenchmarkOpen is an engine made for 10,000 devices: alike, alike and probed at an
+// interval, and no two alike.
+func BenchmarkOpen(b *testing.B) {
+	const n = 10_000
+	alike, differ := &machine.Machine{}, &machine.Machine{}
+	for i := range n {
+		d := machine.Device{Name: fmt.Sprint("cpu:", i), Backend: "cpu", Kind: machine.CPU, HostMemory: true, Rates: machine.Rates{MemoryBPS: 1e11}}
+		d.Rates.Ops[graph.FP32] = 1e12
+		alike.Devices = append(alike.Devices, d)
+		d.Rates.Ops[graph.FP32] += float64(i)
+		differ.Devices = append(differ.Devices, d)
+	}
+	probed := engine.HealthRules{Probe: true, ProbeEvery: time.Hour}
+	for _, c := range []struct {
+		name string
+		o    engine.Options
+	}{{"alike", engine.Options{Machine: alike}}, {"probed", engine.Options{Machine: alike, Health: probed}}, {"differ", engine.Options{Machine: differ}}} {
+		c.o.Cost = machine.NewRoofline(c.o.Machine)
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				engine.New(c.o)
+			}
+		})
+	}
+}

@@ -35,7 +35,7 @@ func (e *Engine) setCapacity(dev machine.DeviceID, bytes int64) {
 		return
 	}
 	d.shortfall = shortfall{told: bytes}
-	e.listTimed()
+	e.retime(dev)
 	e.resize(dev, bytes)
 }
 
@@ -71,7 +71,7 @@ func (e *Engine) shrink(dev machine.DeviceID, bytes int64) {
 		}
 	}
 	l.until = e.now + l.pause
-	e.listTimed()
+	e.retime(dev)
 	e.resize(dev, left)
 }
 
@@ -79,7 +79,7 @@ func (e *Engine) shrink(dev machine.DeviceID, bytes int64) {
 func (e *Engine) regrow(dev machine.DeviceID) {
 	l := &e.devs[dev].shortfall
 	l.until, l.asked = 0, e.now
-	e.listTimed()
+	e.retime(dev)
 	e.resize(dev, l.told)
 }
 

@@ -298,7 +298,7 @@ func (c *recounter) devices() {
 		}
 	})
 	c.backlogs()
-	absent := 0
+	var timed []machine.DeviceID
 	for k := range c.devs {
 		i, d := int32(k), &c.devs[k]
 		c.same(int(c.situation.Devices[i].Queued), placed[i], "tasks on a device", int32(i))
@@ -317,11 +317,11 @@ func (c *recounter) devices() {
 			c.must(!ok, "a device has tasks queued and a lane with credit", int32(i), int32(l))
 		}
 		c.must(d.state != Suspect || d.health.probe.out || d.health.probe.next > 0, "a suspect device is not probed", int32(i))
-		if d.health.probe.timed() || d.state == Lost || d.state == Broken && d.health.deadline > 0 || d.handsOver || d.shortfall.until > 0 {
-			absent++
+		if d.timed() {
+			timed = append(timed, machine.DeviceID(k))
 		}
 	}
-	c.same(len(c.timed), absent, "devices with a timer")
+	c.must(slices.Equal(c.timed, timed), "the list of devices with a timer is not theirs, ascending")
 	flying := 0
 	for l := range c.lanes {
 		flying += int(c.lanes[l].issued - c.lanes[l].done)

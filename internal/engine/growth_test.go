@@ -27,6 +27,7 @@ func TestGrowth(t *testing.T) {
 		{"data put, fetched and freed", 100, putMany},
 		{"devices with a timeout", 30, timeoutEach},
 		{"devices under a limit", 30, limitAll},
+		{"devices opened that are to be probed", 100, probeEach},
 		{"results made durable one by one", 100, vacateSlowly},
 		{"slices in host memory", 200, func(t *testing.T, n int) *engine.Engine { return cutUp(t, n, true) }},
 		{"slices on devices", 200, func(t *testing.T, n int) *engine.Engine { return cutUp(t, n, false) }},
@@ -237,6 +238,11 @@ func timeoutEach(t *testing.T, n int) *engine.Engine {
 	x := alike(n, true, engine.Options{TaskTimeout: time.Hour})
 	tenEach(t, x, n)
 	return x.Engine
+}
+
+// probeEach opens an engine of n devices that are probed at an interval.
+func probeEach(_ *testing.T, n int) *engine.Engine {
+	return alike(n, true, engine.Options{Health: engine.HealthRules{Probe: true, ProbeEvery: time.Hour}}).Engine
 }
 
 // limitAll does so where only some devices may have a task.

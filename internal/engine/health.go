@@ -153,7 +153,7 @@ func (e *Engine) retries(r *run, gt graph.TaskID) int {
 
 // climb tries the next rung of the ladder, or gives the device up as broken.
 func (e *Engine) climb(dev machine.DeviceID) {
-	defer e.listTimed()
+	defer e.retime(dev)
 	d := &e.devs[dev]
 	h := &d.health
 	over := h.rung >= len(e.o.Health.Ladder)
@@ -221,7 +221,7 @@ func (e *Engine) rejoin(dev machine.DeviceID) {
 	}
 	e.setState(dev, d.role)
 	d.handsOver = d.role == Draining // what its memory kept
-	e.listTimed()
+	e.retime(dev)
 	vd := &e.situation.Devices[dev]
 	vd.Accepts, vd.FreeAt = d.role == Healthy, e.now
 	e.dirty(dev)

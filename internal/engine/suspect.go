@@ -42,7 +42,7 @@ func (e *Engine) probeIn(dev machine.DeviceID, after time.Duration) {
 	if after >= 0 && !p.out {
 		p.next = e.now + max(after, 1) // time 0 is for never
 	}
-	e.listTimed()
+	e.retime(dev)
 }
 
 // probeAgain has a device probed at its next time: soon while it is suspect, at the interval if
@@ -77,7 +77,7 @@ func (e *Engine) probeTimer(dev machine.DeviceID) {
 			p.late = e.now + e.o.Health.ProbeLate
 		}
 		e.out.emit(Probe).Device = dev
-		e.listTimed()
+		e.retime(dev)
 	}
 }
 

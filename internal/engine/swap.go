@@ -83,7 +83,7 @@ func (e *Engine) takeOut(ev *Event, to machine.DeviceID) {
 	if ev.Answer != nil {
 		d.leavers = append(d.leavers, ev.Answer)
 	}
-	e.listTimed()
+	e.retime(dev)
 }
 
 // unparkFrom has the tasks that are parked on a device placed anew.
@@ -160,7 +160,7 @@ func (e *Engine) reviveAsked(ev *Event) {
 func (e *Engine) stopHandOver(dev machine.DeviceID, err error) {
 	d := &e.devs[dev]
 	d.handsOver, d.swapTo = false, machine.Host
-	e.listTimed()
+	e.retime(dev)
 	answerAll(&d.leavers, err)
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft/machine"
@@ -10,8 +11,8 @@ import (
 
 // timers are the things that happen at a time.
 type timers struct {
-	// timed lists the devices with a timer. Invariant: those that are lost, broken with a
-	// ladder that starts over, handing over, short of capacity, or to be probed.
+	// timed lists the devices with a timer, ascending. Invariant: those that are lost, broken
+	// with a ladder that starts over, handing over, short of capacity, or to be probed.
 	timed    []machine.DeviceID
 	timedOps int         // operations in flight with a timeout; invariant: the sum of timed over lanes
 	bounds   []laneBound // by lane, a time before which it is not overdue; a heap by time
@@ -297,12 +298,20 @@ func (e *Engine) NextWake() (time.Duration, bool) {
 	return max(at, e.now), ok
 }
 
-// listTimed lists the devices that runTimers has to look at.
-func (e *Engine) listTimed() {
-	e.timed = e.timed[:0]
-	for i := range e.devs {
-		if e.devs[i].health.probe.timed() || e.devs[i].state == Lost || e.devs[i].state == Broken && e.devs[i].health.deadline > 0 || e.devs[i].handsOver || e.devs[i].shortfall.until > 0 {
-			e.timed = append(e.timed, machine.DeviceID(i))
-		}
+// timed reports whether runTimers has to look at the device.
+func (d *device) timed() bool {
+	return d.health.probe.timed() || d.state == Lost || d.state == Broken && d.health.deadline > 0 || d.handsOver || d.shortfall.until > 0
+}
+
+// retime puts a device that has a timer now on the list of those, and takes off one that has
+// none any more. The list is in order, so that what falls due together is done in one.
+func (e *Engine) retime(dev machine.DeviceID) {
+	e.visit(1)
+	k, listed := slices.BinarySearch(e.timed, dev)
+	switch timed := e.devs[dev].timed(); {
+	case timed && !listed:
+		e.timed = slices.Insert(e.timed, k, dev)
+	case !timed && listed:
+		e.timed = slices.Delete(e.timed, k, k+1)
 	}
 }
