@@ -33,7 +33,7 @@ type Entry struct {
 type Order struct {
 	name  string
 	bytes func() float64 // host memory that the job will take; a float64, which no size overflows
-	valid func() error   // what is wrong with the configuration, files aside
+	valid func() error   // what is wrong with the flags, files aside
 	make  func() (workload.Job, error)
 	// reads returns the name of the file that the job is made from, "" for none. It is set for
 	// workloads whose jobs are workload.Tabular, and nil for others.
@@ -48,20 +48,35 @@ type config interface {
 	Validate() error
 }
 
-// order binds a configuration, to which flags write, to the function that makes its
-// job. settle completes the configuration by what flags leave open.
-func order[C config, J workload.Job](c *C, make func(C) (J, error), settle ...func()) Order {
-	settled := func() C {
-		for _, s := range settle {
-			s()
+// order binds a configuration, to which flags write, to the function that makes its job. complete sets what flags
+// leave open, and errs at flags that the configuration by itself does not tell from others.
+func order[C config, J workload.Job](c *C, make func(C) (J, error), complete ...func() error) Order {
+	completed := func() (C, error) {
+		for _, f := range complete {
+			if err := f(); err != nil {
+				return *c, err
+			}
 		}
-		return *c
+		return *c, nil
 	}
 	return Order{
-		bytes: func() float64 { return settled().Bytes() },
-		valid: func() error { return settled().Validate() },
+		bytes: func() float64 {
+			c, _ := completed()
+			return c.Bytes()
+		},
+		valid: func() error {
+			c, err := completed()
+			if err == nil {
+				err = c.Validate()
+			}
+			return err
+		},
 		make: func() (workload.Job, error) {
-			j, err := make(settled())
+			c, err := completed()
+			if err != nil {
+				return nil, err
+			}
+			j, err := make(c)
 			if err != nil {
 				return nil, err
 			}
@@ -82,8 +97,19 @@ func (w Entry) Flags(f *pflag.FlagSet) Order {
 // made from, "" for none, once flags are parsed: the table must not be written over it.
 func (o Order) Table() (reads func() string, ok bool) { return o.reads, o.reads != nil }
 
-// Job makes the job, or returns an error if it needs more memory than is available. A
-// configuration that the workload refuses is a mistake of the user.
+// Validate returns an error for flags that make no job, with the words that Job has for it, and for a job that takes
+// more memory than the machine has. It reads no file and makes nothing. What is wrong is a mistake of the user.
+func (o Order) Validate() error {
+	if err := o.valid(); err != nil {
+		return terminal.Usage(err)
+	}
+	return host.Fits(o.name, o.size())
+}
+
+// size is the memory that the job will take.
+func (o Order) size() int64 { return int64(min(o.bytes(), math.MaxInt64/2)) }
+
+// Job makes the job, or returns an error if it is not valid or needs more memory than is available.
 func (o Order) Job(ctx context.Context) (workload.Job, error) { return o.job(ctx, o.make) }
 
 // Outline makes the job as far as a plan needs it: it has the graph of the job, and runs reports whether
@@ -98,10 +124,11 @@ func (o Order) Outline(ctx context.Context) (j workload.Job, runs bool, err erro
 }
 
 func (o Order) job(ctx context.Context, build func() (workload.Job, error)) (workload.Job, error) {
-	if o.valid() == nil { // or build says in the workload's words what is wrong, and takes no memory
-		if err := host.Enough(o.name, int64(min(o.bytes(), math.MaxInt64/2))); err != nil {
-			return nil, err
-		}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if err := host.Enough(o.name, o.size()); err != nil {
+		return nil, err
 	}
 	var made workload.Job
 	err := terminal.Abandonable(ctx, func() (err error) {

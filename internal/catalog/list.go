@@ -40,10 +40,10 @@ import (
 // a new entry.
 var list = []Entry{
 	{"gemm", "multiply two float32 matrices", gemm.Funcs, func(f *pflag.FlagSet) Order {
-		return order(matrixFlags(f, 2048), func(c product.Config) (*gemm.Job, error) { return gemm.New(gemm.Config(c)) })
+		return order((*gemm.Config)(matrixFlags(f, 2048)), gemm.New)
 	}, Growth{[]string{"m", "k", "n"}, 3, 8192}},
 	{"tropical", "multiply two matrices in max-plus algebra", tropical.Funcs, func(f *pflag.FlagSet) Order {
-		return order(matrixFlags(f, 1536), func(c product.Config) (*tropical.Job, error) { return tropical.New(tropical.Config(c)) })
+		return order((*tropical.Config)(matrixFlags(f, 1536)), tropical.New)
 	}, Growth{[]string{"m", "k", "n"}, 3, 8192}},
 	{"tropical-net", "train a network of maxima of sums", tropical.TrainFuncs, func(f *pflag.FlagSet) Order {
 		c := tropical.Training{}
@@ -55,12 +55,7 @@ var list = []Entry{
 		f.IntVar(&c.Shards, "shards", 8, "shards of the batch, whose gradients every device adds up")
 		f.Float64Var(&c.Rate, "rate", 0.5, "rate of learning")
 		f.Uint32Var(&c.Seed, "seed", 1, "what samples and networks are drawn from")
-		return order(&c, func(c tropical.Training) (workload.Job, error) {
-			if err := notZero(f, "shards"); err != nil {
-				return nil, err
-			}
-			return tropical.NewTraining(c)
-		})
+		return order(&c, tropical.NewTraining, notZero(f, "shards"))
 	}, Growth{[]string{"batch"}, 1, 1 << 17}},
 	{"conv", "convolve a batch of images with filters", conv.Funcs, func(f *pflag.FlagSet) Order {
 		c := conv.Config{}
@@ -74,7 +69,7 @@ var list = []Entry{
 		f.IntVar(&c.Pad, "pad", 1, "zeros around an image")
 		f.StringVar(&c.Split, "split", conv.Images, "what is dealt out: images, or rows of all of them with a halo")
 		f.Uint64Var(&c.Seed, "seed", 1, "what the entries are drawn from")
-		return order(&c, conv.New, func() { c.S = c.R })
+		return order(&c, conv.New, func() error { c.S = c.R; return nil })
 	}, Growth{[]string{"batch"}, 1, 4096}},
 	{"reduce", "reduce a vector to one number", reduce.Funcs, func(f *pflag.FlagSet) Order {
 		c := reduce.Config{}
@@ -87,11 +82,9 @@ var list = []Entry{
 		c := merkle.Config{}
 		f.IntVar(&c.N, "leaves", 1<<20, "leaves of 32 bytes")
 		mode := f.String("mode", "rfc6962", "rfc6962, or dup (an odd level repeats its last node, so two lists of leaves can have one root)")
-		return order(&c, func(c merkle.Config) (_ workload.Job, err error) {
-			if c.Mode, err = merkle.ParseMode(*mode); err != nil {
-				return nil, err
-			}
-			return merkle.New(c)
+		return order(&c, merkle.New, func() (err error) {
+			c.Mode, err = merkle.ParseMode(*mode)
+			return err
 		})
 	}, Growth{[]string{"leaves"}, 1, 1 << 25}},
 	{"automata", "run Conway's Life, or a game like it, on a torus", automata.Funcs, func(f *pflag.FlagSet) Order {
@@ -107,8 +100,7 @@ var list = []Entry{
 	}, Growth{[]string{"rows", "cols"}, 2, 1 << 16}},
 	{"landscape", "sample the energy landscape of a protein chain", landscape.Funcs, func(f *pflag.FlagSet) Order {
 		c := landscape.Config{}
-		settle := structureFlags(f, &c.Structure, &c.Select, &c.Residues, 200)
-		return order(&c, landscape.New, settle)
+		return order(&c, landscape.New, structureFlags(f, &c.Structure, &c.Select, &c.Residues, 200))
 	}, Growth{[]string{"residues"}, 3, 4096}},
 	{"elastic", "find the slowest motions of a protein's elastic network", elastic.Funcs, elasticFlags, Growth{[]string{"residues"}, 3, 2048}},
 	{"phase", "compute phase states of a protein", phase.Funcs, phaseFlags, Growth{[]string{"residues"}, 3, 4096}},
@@ -125,44 +117,25 @@ var list = []Entry{
 		f.Float64Var(&c.Connectivity, "connectivity", c.Connectivity, "probability that two neurons are connected")
 		f.Float64Var(&c.Noise, "noise", c.Noise, "what is added to every activation at most")
 		f.Uint32Var(&c.Seed, "seed", 1, "what weights, patterns and noise are drawn from")
-		stream := func(c reservoir.Config) reservoir.StreamConfig {
-			return reservoir.StreamConfig{Params: c.Params, Replicas: *replicas, Patterns: c.Batch, Steps: c.Steps}
-		}
-		o := order(&c, func(c reservoir.Config) (workload.Job, error) {
-			if *strategy == "" && *replicas == 0 {
-				return reservoir.NewJob(c)
+		patterns := order(&c, reservoir.NewJob, func() error {
+			if *replicas != 0 {
+				return fmt.Errorf("--replicas %d: it goes with --strategy, as --strategy eager", *replicas)
 			}
-			if *strategy == "" {
-				return nil, fmt.Errorf("--replicas %d: it goes with --strategy, as --strategy eager", *replicas)
-			}
-			if c.Split != reservoir.Patterns || c.Mode != reservoir.Sequence {
-				return nil, fmt.Errorf("--strategy carries states of patterns dealt out in mode %s: leave --split and --mode out", reservoir.Sequence)
-			}
-			s := stream(c)
-			var err error
-			if s.Strategy, err = replica.ParseStrategy(*strategy); err != nil {
-				return nil, err
-			}
-			return reservoir.NewStreamJob(s)
-		}, func() {
 			if c.Mode == reservoir.Histogram && !f.Changed("steps") {
 				c.Steps = 1
 			}
+			return nil
 		})
-		batch, valid := o.bytes, o.valid
-		o.valid = func() error {
-			if *strategy != "" { // which NewStreamJob completes
-				return nil
+		s := streamed{}
+		stream := order(&s, streamed.job, func() (err error) {
+			s = streamed{Params: c.Params, Replicas: *replicas, Patterns: c.Batch, Steps: c.Steps}
+			if c.Split != reservoir.Patterns || c.Mode != reservoir.Sequence {
+				return fmt.Errorf("--strategy carries states of patterns dealt out in mode %s: leave --split and --mode out", reservoir.Sequence)
 			}
-			return valid()
-		}
-		o.bytes = func() float64 {
-			if *strategy != "" {
-				return stream(c).Bytes()
-			}
-			return batch()
-		}
-		return o
+			s.Strategy, err = replica.ParseStrategy(*strategy)
+			return err
+		})
+		return either(patterns, stream, func() bool { return *strategy != "" })
 	}, Growth{[]string{"batch"}, 1, 1 << 14}},
 	{"fusion", "take records of three algebras through three stages", fusion.Funcs, func(f *pflag.FlagSet) Order {
 		c := fusion.Config{}
@@ -181,12 +154,7 @@ var list = []Entry{
 		f.IntVar(&c.Shards, "shards", 8, "shards of points, which are all-reduced")
 		f.IntVar(&c.Blocks, "blocks", 1, "blocks of features; more than one is hybrid")
 		f.Uint32Var(&c.Seed, "seed", 1, "what points and model are drawn from")
-		return order(&c, func(c fisher.Config) (workload.Job, error) {
-			if err := notZero(f, "shards", "blocks"); err != nil {
-				return nil, err
-			}
-			return fisher.New(c)
-		})
+		return order(&c, fisher.New, notZero(f, "shards", "blocks"))
 	}, Growth{[]string{"points"}, 1, 1 << 22}},
 	{"bregman", "compute Bregman divergences of pairs of vectors", fisher.Funcs, func(f *pflag.FlagSet) Order {
 		c := fisher.DivergenceConfig{}
@@ -203,14 +171,8 @@ var list = []Entry{
 		f.IntVar(&c.N, "n", 24, "dimension of the space they are in (hypersurface 4, schubert 6)")
 		f.IntVar(&c.Degree, "degree", 0, "degree of the hypersurface (the one with finitely many spaces) or of curves (100)")
 		classes := f.String("classes", "", "partitions of Schubert classes, as '2,1 2,1 2,1', which is the default with schubert")
-		var bad error
-		integral := order(&c, func(c enumerative.Config) (workload.Job, error) {
-			if bad != nil {
-				return nil, bad
-			}
-			return enumerative.New(c)
-		}, func() { bad = enumerativeDefaults(f, &c, *classes) })
-		return curvesOrder(f, &c, integral)
+		integral := order(&c, enumerative.New, func() error { return enumerativeDefaults(f, &c, *classes) })
+		return either(integral, curvesOrder(f, &c), func() bool { return c.Problem == enumerative.Curves })
 	}, Growth{[]string{"n"}, 10, 40}},
 	{"clifford", "multiply, turn or normalize multivectors of a geometric algebra", clifford.Funcs, func(f *pflag.FlagSet) Order {
 		c := clifford.Config{}
@@ -262,17 +224,13 @@ var list = []Entry{
 		f.Float64Var(&c.High, "high", 0, "largest value of an expression's variables (1 where low is 0)")
 		f.BoolVar(&c.Generate, "generate", false, "let GPUs compile the expression, however few points there are")
 		f.Uint32Var(&c.Seed, "seed", 1, "what points and fluid are drawn from")
-		return order(&c, func(c autodiff.Config) (workload.Job, error) {
-			if err := notZero(f, "directions"); err != nil {
-				return nil, err
-			}
-			return autodiff.New(c)
-		}, func() {
+		return order(&c, autodiff.New, notZero(f, "directions"), func() error {
 			if !f.Changed("problem") {
 				if c.Problem = autodiff.Rosenbrock; f.Changed("expr") {
 					c.Problem = autodiff.Expression
 				}
 			}
+			return nil
 		})
 	}, Growth{[]string{"count"}, 1, 1 << 21}},
 	{"msm", "add up multiples of points of an elliptic curve", msm.Funcs, msmFlags, Growth{[]string{"size"}, 1, 1 << 26}},
@@ -302,7 +260,7 @@ func networkFlags(f *pflag.FlagSet) Order {
 	c := network.Config{}
 	f.StringVar(&c.Problem, "problem", network.PageRank, "pagerank, layers (of graph convolution), closeness or medoids")
 	f.StringVar(&c.Graph, "graph", "", "karate, miserables, davis, or a file: MatrixMarket, METIS, or edges, a line for each with the numbers of two nodes, from 0 on (R-MAT, or points)")
-	f.StringVar((*string)(&c.Repeated), "repeated", "", "edges that the file lists more than once: sum (of their weights), last or error (sum)")
+	f.StringVar((*string)(&c.Repeated), "repeated", "", "edges that are listed more than once: sum (of their weights), last or error (sum)")
 	f.BoolVar(&c.Undirected, "undirected", false, "let edges of the graph count both ways for pagerank")
 	f.IntVar(&c.Nodes, "nodes", 1<<16, "nodes of R-MAT (closeness and medoids 2048 points in space)")
 	f.IntVar(&c.Edges, "edges", 0, "edges of R-MAT for each node (16)")
@@ -313,7 +271,7 @@ func networkFlags(f *pflag.FlagSet) Order {
 	f.IntVar(&c.Layers, "layers", 0, "layers of graph convolution (2)")
 	f.IntVar(&c.K, "k", 0, "medoids (8)")
 	f.Uint32Var(&c.Seed, "seed", 1, "what edges, points and features are drawn from")
-	o := order(&c, network.New, func() {
+	o := order(&c, network.New, func() error {
 		switch {
 		case f.Changed("nodes"):
 		case c.Graph != "":
@@ -321,6 +279,7 @@ func networkFlags(f *pflag.FlagSet) Order {
 		case c.Problem == network.Closeness || c.Problem == network.Medoids:
 			c.Nodes = 2048
 		}
+		return nil
 	})
 	o.reads = func() string {
 		if slices.Contains(network.Shipped(), c.Graph) {
@@ -331,26 +290,46 @@ func networkFlags(f *pflag.FlagSet) Order {
 	return o
 }
 
-// curvesOrder is the order of an integral, or of curves where that is the problem.
-func curvesOrder(f *pflag.FlagSet, c *enumerative.Config, integral Order) Order {
+// curvesOrder is the order of curves.
+func curvesOrder(f *pflag.FlagSet, c *enumerative.Config) Order {
 	curves := enumerative.CurveConfig{}
-	of := order(&curves, func(c enumerative.CurveConfig) (workload.Job, error) {
+	return order(&curves, enumerative.NewCurves, func() error {
 		for _, name := range []string{"k", "n", "classes"} {
 			if f.Changed(name) {
-				return nil, fmt.Errorf("--%s: curves have a --degree alone", name)
+				return fmt.Errorf("--%s: curves have a --degree alone", name)
 			}
 		}
-		return enumerative.NewCurves(c)
-	}, func() {
 		if curves.Degree = c.Degree; !f.Changed("degree") {
 			curves.Degree = 100
 		}
+		return nil
 	})
+}
+
+// streamed is the configuration of a job that carries a state, which has a replica on each device where their number
+// is left open.
+type streamed reservoir.StreamConfig
+
+func (c streamed) job() (*reservoir.StreamJob, error) {
+	return reservoir.NewStreamJob(reservoir.StreamConfig(c))
+}
+
+func (c streamed) Bytes() float64 { return reservoir.StreamConfig(c).Bytes() }
+
+func (c streamed) Validate() error {
+	if c.Replicas == 0 {
+		c.Replicas = 1
+	}
+	return reservoir.StreamConfig(c).Validate()
+}
+
+// either is the second of two orders where the flags ask for that, and the first otherwise.
+func either(first, second Order, wantsSecond func() bool) Order {
 	chosen := func() Order {
-		if c.Problem == enumerative.Curves {
-			return of
+		if wantsSecond() {
+			return second
 		}
-		return integral
+		return first
 	}
 	return Order{
 		bytes: func() float64 { return chosen().bytes() },
@@ -361,13 +340,15 @@ func curvesOrder(f *pflag.FlagSet, c *enumerative.Config, integral Order) Order 
 
 // notZero refuses a zero that a workload would take for its default. Help does not say
 // that 0 is anything but none.
-func notZero(f *pflag.FlagSet, names ...string) error {
-	for _, name := range names {
-		if n, err := f.GetInt(name); err == nil && n == 0 {
-			return fmt.Errorf("--%s 0: it must be at least 1", name)
+func notZero(f *pflag.FlagSet, names ...string) func() error {
+	return func() error {
+		for _, name := range names {
+			if n, err := f.GetInt(name); err == nil && n == 0 {
+				return fmt.Errorf("--%s 0: it must be at least 1", name)
+			}
 		}
+		return nil
 	}
-	return nil
 }
 
 // allSizes is a flag that sets all sizes of a product.

@@ -62,6 +62,15 @@ func Enough(what string, need int64) error {
 	return nil
 }
 
+// Fits returns an error if the work called what needs more bytes than there are for this process, however much of
+// them is in use now.
+func Fits(what string, need int64) error {
+	if all := Read().Memory; all > 0 && need > all {
+		return &memoryError{fmt.Sprintf("%s needs %s of memory and this machine has %s; make it smaller", what, terminal.SI(float64(need), "B"), terminal.SI(float64(all), "B"))}
+	}
+	return nil
+}
+
 // leastSpace is the address space in bytes that a process must have left to begin with: threads take
 // some 8 MB each, and the heap grows by 64 MB at a time.
 const leastSpace = 256 << 20

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -89,19 +90,11 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 	}
 	flags := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
 	order := w.Flags(flags)
-	var names []string
-	flags.VisitAll(func(f *pflag.Flag) {
-		if !slices.Contains(ofFiles[w.Name], f.Name) {
-			names = append(names, f.Name)
-		}
-	})
-	for key, v := range q.Parameters {
-		if !slices.Contains(names, key) {
-			return nil, badf("%s: %w", w.Name, text.Unknown("parameter", short(key), names))
-		}
-		if err := flags.Set(key, fmt.Sprint(v)); err != nil {
-			return nil, badf("parameter %s: %s is not of type %s", key, quoted(fmt.Sprint(v)), flags.Lookup(key).Value.Type())
-		}
+	if err := setParameters(flags, w.Name, q.Parameters, ofFiles[w.Name]); err != nil {
+		return nil, err
+	}
+	if err := order.Validate(); err != nil {
+		return nil, badRequest{err}
 	}
 	if q.Devices != "" {
 		o := weft.Options{}
@@ -135,6 +128,34 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 		}
 		return runJob(ctx, rt, job, asked, tell)
 	}, nil
+}
+
+// setParameters sets the flags of a workload, but for those that are hidden. One that sets several, as size does,
+// comes first: its text is empty, because the others say what it is.
+func setParameters(flags *pflag.FlagSet, workload string, to map[string]any, hidden []string) error {
+	var names []string
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(hidden, f.Name) {
+			names = append(names, f.Name)
+		}
+	})
+	var several, single []string
+	for _, key := range slices.Sorted(maps.Keys(to)) {
+		if !slices.Contains(names, key) {
+			return badf("%s: %w", workload, text.Unknown("parameter", short(key), names))
+		}
+		if f := flags.Lookup(key); f.DefValue == "" && f.Value.Type() != "string" {
+			several = append(several, key)
+		} else {
+			single = append(single, key)
+		}
+	}
+	for _, key := range append(several, single...) {
+		if v := fmt.Sprint(to[key]); flags.Set(key, v) != nil {
+			return badf("parameter %s: %s is not of type %s", key, quoted(v), flags.Lookup(key).Value.Type())
+		}
+	}
+	return nil
 }
 
 // runJob runs a job as often as asked and checks the last result.

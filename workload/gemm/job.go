@@ -31,7 +31,12 @@ type Config struct {
 }
 
 // Validate reports sizes that make no product.
-func (c Config) Validate() error { return product.Config(c).Validate() }
+func (c Config) Validate() error {
+	if err := product.Config(c).Validate(); err != nil {
+		return fmt.Errorf("gemm: %w", err)
+	}
+	return nil
+}
 
 // Bytes is the host memory that the job takes: A, B, C and, for CPUs, B packed into
 // whole panels.
