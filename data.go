@@ -288,7 +288,7 @@ func (d *Data[T]) As(name string) Binding {
 }
 
 // Get copies the data's current value out. It waits for the runs that write it,
-// at most for Options.SyncTimeout.
+// at most for Options.SyncTimeout, and must not be called by a kernel; see [Runtime.Run].
 func (d *Data[T]) Get(ctx context.Context) ([]T, error) {
 	need("Get", ctx, true)
 	if d == nil {
@@ -308,6 +308,9 @@ func (d *Data[T]) Get(ctx context.Context) ([]T, error) {
 
 // read brings the data's current value to its home and calls fn with it.
 func (r *resident) read(ctx context.Context, fn func(home []byte)) error {
+	if err := r.r.inKernel(ctx); err != nil {
+		return err
+	}
 	if !r.r.hold() { // or the home could go while it is read
 		return ErrClosed
 	}

@@ -28,6 +28,11 @@ type Report = trace.Report
 // bound to the run must be left alone then. The report comes with most errors too; it
 // is nil when nothing began or something did not end. For a graph that is run often, see
 // Prepare.
+//
+// A Go kernel cannot wait for a run of its own runtime: with [Call.Context], or a context
+// derived from it, the run is not begun and the error wraps [ErrDeadlock]. With another context
+// this is not seen. The run begins then once the kernel has kept others waiting for 2 s, and
+// never if it needs data or host memory that the kernel's run has.
 func (r *Runtime) Run(ctx context.Context, g *graph.Graph, b ...Binding) (*Report, error) {
 	p, err := r.resolve(g, b)
 	if err != nil {
@@ -554,6 +559,9 @@ func (p *Prepared) Run(ctx context.Context, b ...Binding) (*Report, error) {
 	if p == nil {
 		return nil, errNoPrepared
 	}
+	if err := p.r.inKernel(ctx); err != nil {
+		return nil, err
+	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", context.Cause(ctx), ErrCancelled)
 	}
@@ -572,6 +580,14 @@ func (p *Prepared) Run(ctx context.Context, b ...Binding) (*Report, error) {
 		p.recycle(c)
 	}
 	return p.r.named(e.Report), e.Err
+}
+
+// inKernel errs if ctx is that of a Go kernel which the runtime runs.
+func (r *Runtime) inKernel(ctx context.Context) error {
+	if !r.x.Launched(ctx) {
+		return nil
+	}
+	return fmt.Errorf("%w: a kernel would wait for the runtime that it is run by: add its tasks to the graph, run the second graph when the first has ended, or use another Runtime", ErrDeadlock)
 }
 
 // Submit starts the graph with new bindings and returns at once, as

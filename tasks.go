@@ -17,7 +17,7 @@ import (
 // Errors of tasks that are Go functions, for errors.Is.
 var (
 	// ErrDeadlock is returned by a wait that could not end, since the task waits for itself,
-	// directly or through others.
+	// directly or through others, and for a run that a kernel of the same runtime would wait for.
 	ErrDeadlock = pool.ErrDeadlock
 	// ErrGoexit is the error of a task whose function ended its goroutine by
 	// runtime.Goexit, and of tasks that ran it on theirs while they waited for it.

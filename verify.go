@@ -497,7 +497,7 @@ func (k *checked) reference() (results [][]byte, err error) {
 		}
 		impl, fn := k.v.r.goForm(s.Kernel)
 		items := impl.Shape(s.Launch).Grid
-		c := driver.NewCall(k.call.Stopped)
+		c := driver.NewCall(k.call.Stopped, k.call.Context)
 		c.Args, c.Params, c.Launch = mine, s.Params, s.Launch
 		fn(c, 0, int(items[0])*int(items[1])*int(items[2]))
 		if err := c.Err(); err != nil {

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -54,6 +55,17 @@ func NewBoard(n int) *Board {
 	b.cond.L = &b.mu
 	return b
 }
+
+// boardKey is the key of the board in the context of a launch.
+type boardKey struct{}
+
+// Context returns a context that says that a launch on a lane of the board has it.
+func (b *Board) Context() context.Context {
+	return context.WithValue(context.Background(), boardKey{}, b)
+}
+
+// Launched reports whether ctx is that of a launch on a lane of the board, or derived from it.
+func (b *Board) Launched(ctx context.Context) bool { return ctx.Value(boardKey{}) == b }
 
 // Lanes is the number of lanes.
 func (b *Board) Lanes() int { return len(b.lanes) }

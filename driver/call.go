@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -12,7 +13,8 @@ import (
 // implementation (graph.Impl.Per). Several calls of one launch run at the same time on
 // disjoint ranges. It must not keep what it is given, and assembly in it should return
 // to Go within about a millisecond, since the garbage collector has to wait for it. It must
-// not wait for a run of the same runtime, which may need the core that it is on.
+// not wait for a run of the same runtime, which may need the core that it is on: such a run
+// fails at once if it is given Call.Context.
 type Func func(c *Call, lo, hi int)
 
 // WithParams returns a kernel that reads its parameters as a P, a structure that
@@ -38,11 +40,15 @@ type Call struct {
 
 	err      atomic.Pointer[error]
 	unwanted func() bool
+	context  func() context.Context
 }
 
 // NewCall returns a call for a device to run kernels with, one after another.
-// unwanted reports whether the result of the kernel that runs is not needed.
-func NewCall(unwanted func() bool) *Call { return &Call{unwanted: unwanted} }
+// unwanted reports whether the result of the kernel that runs is not needed, context
+// returns the context of its launch (see Board.Context).
+func NewCall(unwanted func() bool, context func() context.Context) *Call {
+	return &Call{unwanted: unwanted, context: context}
+}
 
 // Reset makes the call ready for the next kernel: it has not failed.
 func (c *Call) Reset() {
@@ -55,6 +61,17 @@ func (c *Call) Reset() {
 // another task of it failed. A kernel that takes long should call Stopped at intervals
 // and return once it is true. The contents of its buffers are then discarded.
 func (c *Call) Stopped() bool { return c.unwanted != nil && c.unwanted() }
+
+// Context returns a context that ends when Stopped becomes true, and when the launch has
+// ended. A kernel gives it to what it calls, such as functions of package weft. It tells a
+// runtime which of its kernels calls it, so that a kernel that would wait for a run of its
+// own runtime gets an error.
+func (c *Call) Context() context.Context {
+	if c.context == nil {
+		return context.Background()
+	}
+	return c.context()
+}
 
 // Fail makes the launch fail. Other parts of it may still run to their end. An error that says
 // something of a device, as of another one that the kernel used, does not say it of the device

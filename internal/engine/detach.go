@@ -18,9 +18,11 @@ const (
 	// runs. 2 s is above the duration of tasks that are cut well, and short enough that
 	// the other runs do not seem to hang.
 	defaultDetachAfter = 2 * time.Second
-	// maxDetached is the greatest number of detached launches of a device: each has
-	// goroutines of its own for all cores of the device.
-	maxDetached = 8
+	// fewDetached is the number of detached launches of a device up to which the time is the
+	// same: each has goroutines of its own for all cores of the device. With more of them it grows
+	// in proportion, so that kernels which compute for long do not pile up, and kernels which
+	// wait for each other end all the same.
+	fewDetached = 8
 )
 
 // detachedOp is a detached launch.
@@ -30,15 +32,16 @@ type detachedOp struct {
 }
 
 // Blocks returns a launch that a device in host memory has been running for
-// Options.DetachAfter or longer while tasks of other runs wait for the device, and the last
-// operation its lane was given; false if there is none, or if maxDetached are detached.
+// Options.DetachAfter or longer (see fewDetached) while tasks of other runs wait for the device,
+// and the last operation its lane was given; false if there is none.
 func (e *Engine) Blocks(now time.Duration, dev machine.DeviceID) (o Running, upto uint32, ok bool) {
 	d := &e.devs[dev]
-	if d.space != hostSpace || d.process.Own || !e.working(d) || e.o.DetachAfter < 0 || e.countDetached(dev) >= maxDetached {
+	if d.space != hostSpace || d.process.Own || !e.working(d) || e.o.DetachAfter < 0 {
 		return o, 0, false
 	}
+	after := e.o.DetachAfter * time.Duration(max(e.countDetached(dev), fewDetached)) / fewDetached
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
-		if o, ok = e.running(l); ok && now-o.Since >= e.o.DetachAfter && e.blocks(d, l) {
+		if o, ok = e.running(l); ok && now-o.Since >= after && e.blocks(d, l) {
 			return o, uint32(e.lanes[l].issued), true
 		}
 	}

@@ -126,3 +126,51 @@ func TestDetachOfDropped(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Kernels that each wait for a run of their own device end, however deep: those that wait are
+// detached one after another.
+func TestDetachNested(t *testing.T) {
+	const deep = 3 * 8 // more than are detached without further waiting
+	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b graph.Builder
+	data := b.Data(graph.Data{Name: "x", Bytes: 1, Output: true})
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: kernel("nest"), Launch: graph.Grid(1)}}, Uses: []graph.Use{{Data: data, Access: graph.Write}}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var x *exec.Executor
+	var level atomic.Int32
+	run := func() (byte, error) {
+		out := make([]byte, 1)
+		_, err := x.Run(context.Background(), g, engine.RunOptions{}, func(graph.DataID) []byte { return out })
+		return out[0], err
+	}
+	x, err = exec.Open(context.Background(), exec.Config{
+		Copier: copier[0], Streams: 1, HealthInterval: time.Millisecond, Engine: engine.Options{DetachAfter: time.Millisecond},
+		Drivers: []driver.Driver{cpu.New(cpu.Options{Cores: 1, Funcs: map[string]driver.Func{
+			"nest": func(c *driver.Call, _, _ int) {
+				if level.Add(1) == deep {
+					return
+				}
+				inner, err := run()
+				if err != nil {
+					c.Fail(err)
+				}
+				c.Args[0][0] = inner + 1
+			},
+		}})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := run(); got != deep-1 || err != nil {
+		t.Errorf("%d levels, %v", got, err)
+	}
+	if err := x.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}

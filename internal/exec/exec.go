@@ -91,6 +91,7 @@ type Executor struct {
 	Machine *machine.Machine
 	LeftOut []error // of backends that are there and failed, or devices of theirs
 	shared  driver.SharedMemory
+	board   *driver.Board
 	spins   int         // how often Wait looks before it sleeps
 	awake   atomic.Bool // a caller is looking
 	devs    []driver.Device
@@ -285,6 +286,10 @@ func describe(devs []driver.Device, c Config) *machine.Machine {
 	}
 	return m
 }
+
+// Launched reports whether ctx is that of a Go kernel which runs on a device of the executor. A
+// kernel must not wait for a run, which may need what its own run holds.
+func (x *Executor) Launched(ctx context.Context) bool { return x.board.Launched(ctx) }
 
 // do runs fn on the loop's goroutine. It returns false when the loop has ended,
 // and fn will not run then.

@@ -148,7 +148,7 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.board, l.pool.shared, x.shared = board, mem, mem
+	l.board, x.board, l.pool.shared, x.shared = board, board, mem, mem
 	if l.spins, l.yield = spins, 1; mem != nil && driver.Spare() {
 		l.spins, l.yield, x.spins = farSpins, farYield, waitSpins
 	}

@@ -20,7 +20,7 @@ func checked(t *testing.T, seed uint64, fn driver.Func) (in, out []byte) {
 	s := g.Task(0).Steps[0]
 	in, out = make([]byte, probe.Bytes), make([]byte, probe.Bytes)
 	probe.Fill(in, seed)
-	c := driver.NewCall(nil)
+	c := driver.NewCall(nil, nil)
 	c.Args, c.Params, c.Launch = [][]byte{in, out}, s.Params, s.Launch
 	fn(c, 0, int(s.Launch.Grid[0]))
 	if err := c.Err(); err != nil {

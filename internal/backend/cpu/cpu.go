@@ -323,6 +323,9 @@ func (d *device) Drop(error) {
 		l.mu.Lock()
 		if !l.gone.Swap(true) {
 			l.settled = make(chan struct{})
+			if l.context.ctx != nil {
+				l.context.cancel(driver.ErrDeviceLost)
+			}
 		}
 		l.cond.Signal()
 		l.mu.Unlock()

@@ -80,8 +80,7 @@ func (a *detached) stop(op driver.Wait) bool {
 		return false
 	}
 	l.mu.Lock()
-	l.stopped = append(l.stopped, op.Seq)
-	l.stops.Store(int32(len(l.stopped)))
+	l.addStop(op.Seq)
 	l.mu.Unlock()
 	return true
 }

@@ -41,6 +41,7 @@ type lane struct {
 	stopped []uint32      // numbers of operations to end early, see Stop
 	stops   atomic.Int32  // len(stopped), readable without the lock
 	settled chan struct{} // closed once nothing given before runs any more
+	context launchContext
 	// replaced says that another lane has its number: the call it runs is detached.
 	replaced atomic.Bool
 
@@ -77,7 +78,7 @@ const maxKnown = 256
 
 func newLane(d *device, id driver.Lane) *lane {
 	l := &lane{dev: d, id: id, end: make(chan struct{}), known: make(map[*graph.Kernel]*found)}
-	l.call = driver.NewCall(func() bool { return l.gone.Load() || l.unwanted(l.seq) })
+	l.call = driver.NewCall(func() bool { return l.gone.Load() || l.unwanted(l.seq) }, l.launchContext)
 	l.cond.L = &l.mu
 	return l
 }
@@ -254,6 +255,7 @@ func (l *lane) serve(at time.Duration) (free time.Duration) {
 		}
 		if p != nil {
 			l.leaveCore()
+			l.endContext()
 			l.complete(b.ops[next].seq, free, panicked(p))
 			next, free = next+1, l.dev.now()
 		}
@@ -277,6 +279,7 @@ func (l *lane) serve(at time.Duration) (free time.Duration) {
 			l.seq = q.seq
 			err = l.launch(q.task, args)
 			l.leaveCore()
+			l.endContext()
 			switch { // what its kernel left may be half done
 			case l.gone.Load():
 				err = driver.ErrDeviceLost
@@ -326,8 +329,16 @@ func (l *lane) stop(seq uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if done, _ := l.dev.board.State(driver.Wait{Lane: l.id, Seq: seq}); !done {
-		l.stopped = append(l.stopped, seq)
-		l.stops.Store(int32(len(l.stopped)))
+		l.addStop(seq)
+	}
+}
+
+// addStop notes, with the lock held, that an operation is to end early.
+func (l *lane) addStop(seq uint32) {
+	l.stopped = append(l.stopped, seq)
+	l.stops.Store(int32(len(l.stopped)))
+	if c := &l.context; c.ctx != nil && c.seq == seq {
+		c.cancel(driver.ErrStopped)
 	}
 }
 
