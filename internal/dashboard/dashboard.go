@@ -128,6 +128,10 @@ func (d *dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
+	if _, pattern := d.mux.Handler(r); pattern == "" {
+		d.missing(w, r)
+		return
+	}
 	d.mux.ServeHTTP(w, r)
 }
 
@@ -145,7 +149,7 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	kind := types[path.Ext(name)]
 	body, err := files.ReadFile("static/" + name)
 	if err != nil || kind == "" {
-		http.Error(w, "there is no such file; the page is at /", http.StatusNotFound)
+		refuse(w, r, http.StatusNotFound, "there is no such file; the dashboard is at /")
 		return
 	}
 	sum := sha256.Sum256(body)
@@ -165,8 +169,7 @@ func (d *dashboard) serveState(w http.ResponseWriter, _ *http.Request) {
 func reply(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		http.Error(w, "cannot be written as JSON: "+err.Error(), http.StatusInternalServerError)
-		return
+		status, body = http.StatusInternalServerError, []byte(`{"error":"the answer could not be written"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -42,6 +42,52 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// What is not there is said as JSON, as the server says all errors, and to a person's browser on a page.
+func TestNothingThere(t *testing.T) {
+	d := still(scene(1, 2, 2))
+	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	for _, c := range []struct {
+		method, path, accept string
+		status               int
+		page                 bool
+	}{
+		{"GET", "/nosuch", "", 404, false},
+		{"GET", "/nosuch", "*/*", 404, false},
+		{"GET", "/nosuch", "application/json, text/html", 404, false},
+		{"GET", "/nosuch", browser, 404, true},
+		{"GET", "/dashboard/static/none.js", browser, 404, true},
+		{"GET", "/dashboard/timeline?since=never", "", 400, false},
+		{"PUT", "/dashboard/state", "", 405, false},
+		{"DELETE", "/<script>", browser, 404, true},
+	} {
+		r := httptest.NewRequest(c.method, c.path, nil)
+		r.Header.Set("Accept", c.accept)
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, r)
+		var said map[string]string
+		err := json.Unmarshal(w.Body.Bytes(), &said)
+		kind := w.Header().Get("Content-Type")
+		if w.Code != c.status || c.page != strings.HasPrefix(kind, "text/html") || !c.page && (err != nil || said["error"] == "" || kind != "application/json") {
+			t.Errorf("%s %s for %q: status %d, %s: %s", c.method, c.path, c.accept, w.Code, kind, w.Body)
+		}
+		if strings.Contains(w.Body.String(), "<script>") && c.page || (c.status == 405) != (w.Header().Get("Allow") != "") {
+			t.Errorf("%s %s: %v %s", c.method, c.path, w.Header(), w.Body)
+		}
+	}
+}
+
+// The page of events opens with problems, which runs that go well do not push out.
+func TestEventsOpenWithProblems(t *testing.T) {
+	for file, want := range map[string]string{
+		"events.js": `h\('select', \{ id: 'events-filter', .*\[\['bad', 'Problems'\], \['', 'All'\]`,
+		"live.js":   `next\.events = latest\(`,
+	} {
+		if text, err := files.ReadFile("static/" + file); err != nil || !regexp.MustCompile(want).Match(text) {
+			t.Errorf("%s has no %s: %v", file, want, err)
+		}
+	}
+}
+
 // The page has no script or style within it, and names nothing outside of the server.
 func TestSelfContained(t *testing.T) {
 	outside := regexp.MustCompile(`(?i)(https?:)?//[a-z0-9]+\.[a-z]|\son\w+=|<style|<script>|style="|javascript:|innerHTML|\beval\(|new Function`)

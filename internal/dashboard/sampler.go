@@ -125,7 +125,7 @@ func (s *sampler) next(ctx context.Context, after *frame) *frame {
 func (s *sampler) serve(w http.ResponseWriter, r *http.Request) {
 	if !s.join() {
 		w.Header().Set("Retry-After", "10")
-		http.Error(w, fmt.Sprintf("%d pages are watching already; close one of them", maxReaders), http.StatusServiceUnavailable)
+		refuse(w, r, http.StatusServiceUnavailable, fmt.Sprintf("%d pages are watching already; close one of them", maxReaders))
 		return
 	}
 	defer s.leave()

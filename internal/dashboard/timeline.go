@@ -173,7 +173,7 @@ func (d *dashboard) serveTimeline(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("since"); text != "" {
 		var err error
 		if since, err = strconv.ParseFloat(text, 64); err != nil {
-			http.Error(w, "since must be a number of seconds, as in since=12.5", http.StatusBadRequest)
+			refuse(w, r, http.StatusBadRequest, "since must be a number of seconds, as in since=12.5")
 			return
 		}
 	}

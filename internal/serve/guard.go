@@ -143,6 +143,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			// Whoever answers without reading the body has package http read the rest.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Duration(s.limits.ReadTime)))
 		}
+		if closeAfter(r) {
+			h["Connection"] = closed
+		}
 		h["X-Content-Type-Options"] = noSniff
 		h["X-Frame-Options"] = noFrame
 		h["Referrer-Policy"] = noReferrer
@@ -170,8 +173,17 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
+// closeAfter reports whether a connection ends after a request, for what follows may be a part of it to a proxy
+// that looked at the other of Content-Length and Transfer-Encoding (RFC 9112, 6.1). Package http removes one of
+// them before anybody sees it: the length of a request in chunks, and the encoding of one of HTTP/1.0. So
+// it ends after every such request.
+func closeAfter(r *http.Request) bool {
+	return r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0)
+}
+
 // Values of headers that many answers have, which are never changed in place.
 var (
+	closed     = []string{"close"}
 	noSniff    = []string{"nosniff"}
 	noFrame    = []string{"DENY"}
 	noReferrer = []string{"no-referrer"}
@@ -316,6 +328,10 @@ func (s *Server) local(r *http.Request) error {
 	if !s.hostAllowed(r.Host) {
 		return failf(http.StatusForbidden, "this server does not answer to the host %s; name it under hosts in the configuration", quoted(r.Host))
 	}
+	switch dest := r.Header.Get("Sec-Fetch-Dest"); dest {
+	case "iframe", "frame", "embed", "object":
+		return failf(http.StatusForbidden, "nothing of this server may be put into a page, as %s", dest)
+	}
 	if origin := r.Header.Get("Origin"); origin != "" {
 		u, err := url.Parse(origin)
 		same := err == nil && strings.EqualFold(u.Host, r.Host) && u.Scheme == s.scheme()
@@ -360,10 +376,11 @@ func (s *Server) hostAllowed(host string) bool {
 	return cert != nil && name != "" && certified(cert.Leaf, name)
 }
 
-// isAddress reports whether a host is an address and no name.
+// isAddress reports whether a host is an address and no name. An address with a zone is none: the zone
+// is any text, and browsers send none.
 func isAddress(host string) bool {
-	_, err := netip.ParseAddr(host)
-	return err == nil
+	at, err := netip.ParseAddr(host)
+	return err == nil && at.Zone() == ""
 }
 
 // certified reports whether a certificate is for a name.

@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,6 +49,9 @@ func TestForeignPage(t *testing.T) {
 		{[]string{"Host", "localhost.evil.example"}, false},
 		{[]string{"Host", "127.0.0.1.evil.example:8000"}, false},
 		{[]string{"Host", ""}, false},
+		{[]string{"Host", "[fe80::1%25evil.example]:8000"}, false},
+		{[]string{"Host", "[fe80::1%evil.example]"}, false},
+		{[]string{"Host", "fe80::1%1"}, false},
 		{[]string{"Origin", "http://localhost:8000"}, true},
 		{[]string{"Origin", "https://tools.example.org"}, true},
 		{[]string{"Origin", "https://localhost:8000"}, false},
@@ -59,6 +63,9 @@ func TestForeignPage(t *testing.T) {
 		{[]string{"Sec-Fetch-Site", "cross-site"}, false},
 		{[]string{"Sec-Fetch-Site", "same-site"}, false},
 		{[]string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"}, false}, // a form
+		{[]string{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Dest", "empty"}, true},
+		{[]string{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Dest", "iframe"}, false},
+		{[]string{"Origin", "http://localhost:8000", "Sec-Fetch-Dest", "frame"}, false},
 		{[]string{"Content-Type", "text/plain"}, false},
 		{[]string{"Content-Type", "application/x-www-form-urlencoded"}, false},
 	} {
@@ -79,6 +86,11 @@ func TestForeignPage(t *testing.T) {
 	}
 	if w := ask(h, "GET", "/v2", "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"); w.Code != 200 {
 		t.Errorf("a link: status %d", w.Code)
+	}
+	for _, dest := range []string{"iframe", "frame", "embed", "object"} {
+		if w := ask(h, "GET", "/v2", "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", dest); w.Code != 403 {
+			t.Errorf("a link in an %s: status %d", dest, w.Code)
+		}
 	}
 }
 
@@ -441,21 +453,74 @@ func TestPanic(t *testing.T) {
 }
 
 // Two requests one behind the other are two requests; a length and chunks together, by
-// which a proxy and the server might disagree, are none.
+// A request whose end a proxy may see elsewhere is answered, and what follows on its connection is not.
 func TestSmuggling(t *testing.T) {
 	_, _, address := start(t, nil)
-	c, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
-	if err != nil {
-		t.Fatal(err)
+	const index = "POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+	const old = "POST /v2/repository/index HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nContent-Type: application/json\r\n"
+	const next = "GET /v2 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+	for _, c := range []struct {
+		text     string
+		statuses []int // of the answers until the server closes the connection
+	}{
+		{index + "Content-Length: 40\r\nContent-Length: 2\r\n\r\n{}" + next, []int{400}},
+		{index + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + next, []int{200}},
+		{index + "Transfer-Encoding: chunked\r\nContent-Length: 60\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + next, []int{200}},
+		{index + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + next, []int{200}},
+		{index + "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n" + next, []int{501}},
+		{old + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}" + next, []int{200}},
+		{old + "Transfer-Encoding: chunked\r\n\r\n" + next, []int{200}},
+		{index + "Content-Length: 2\r\n\r\n{}" + next, []int{200, 200}},
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		if _, err := io.WriteString(conn, c.text); err != nil {
+			t.Fatal(err)
+		}
+		var got []int
+		for in := bufio.NewReader(conn); ; {
+			resp, err := http.ReadResponse(in, nil)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%q: the connection stays open", c.text)
+			}
+			if err != nil {
+				break
+			}
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+				t.Error(err)
+			}
+			got = append(got, resp.StatusCode)
+		}
+		if !slices.Equal(got, c.statuses) {
+			t.Errorf("%q: answers %d, want %d", c.text, got, c.statuses)
+		}
 	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
-	fmt.Fprint(c, "POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 40\r\nContent-Length: 2\r\n\r\n{}")
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if resp.Body.Close(); resp.StatusCode != 400 {
-		t.Errorf("two lengths: status %d", resp.StatusCode)
+}
+
+// What is asked of the server as a whole passes the guard too.
+func TestOptionsOfAll(t *testing.T) {
+	_, _, address := start(t, func(o *Options) { o.Config.Tokens = tokenFile(t, secretToken) })
+	for header, status := range map[string]int{
+		"Host: localhost\r\n": 401, "Host: evil.example\r\nAuthorization: Bearer " + secretToken + "\r\n": 403,
+		"Host: localhost\r\nAuthorization: Bearer " + secretToken + "\r\n": 204,
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		fmt.Fprintf(conn, "OPTIONS * HTTP/1.1\r\n%s\r\n", header)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != status || (status == 204) != (resp.Header.Get("Allow") != "") {
+			t.Errorf("%q: status %d, %v", header, resp.StatusCode, resp.Header)
+		}
 	}
 }

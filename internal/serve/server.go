@@ -139,6 +139,7 @@ func New(o Options) (*Server, error) {
 		Handler: s.Handler(), MaxHeaderBytes: int(c.Limits.Header),
 		ReadHeaderTimeout: time.Duration(c.Limits.ReadTime), IdleTimeout: time.Duration(c.Limits.IdleTime),
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), TLSConfig: s.tlsConfig(),
+		DisableGeneralOptionsHandler: true, // which would answer before the guard
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
 			return context.WithValue(ctx, shownKey{}, &shown{})
 		},
@@ -237,6 +238,11 @@ func unhurried(h http.HandlerFunc) http.HandlerFunc {
 // Handler answers requests, with all checks.
 func (s *Server) Handler() http.Handler {
 	return s.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.RequestURI == "*" && r.Method == http.MethodOptions { // what the server as a whole takes
+			w.Header()["Allow"] = allMethods
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
 		if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path {
 			s.fail(w, r, failf(http.StatusNotFound, "nothing is at %s", quoted(r.URL.Path))) // package http would redirect
 			return
@@ -244,6 +250,8 @@ func (s *Server) Handler() http.Handler {
 		s.mux.ServeHTTP(w, r)
 	}))
 }
+
+var allMethods = []string{"DELETE, GET, HEAD, OPTIONS, POST"}
 
 // elsewhere answers what is at no path of the server's own: by the dashboard, or that nothing
 // is there.

@@ -78,6 +78,11 @@ async function numbers() {
     for (const v of views) {
       await view(page, v);
       await page.evaluate(() => { for (const d of document.querySelectorAll('details')) d.open = true; });
+      if (v === 'events') {
+        const bad = (state.events || []).filter((e) => e.bad).length;
+        check((await page.locator('#view-events li').count()) === bad, `still ${i}: the view of events does not open with problems`);
+        await page.locator('#events-filter').selectOption('');
+      }
       n += await truth(page, state, `still ${i}, ${v}`, i === 0 ? least[v] : 1);
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       check(wide <= 0, `still ${i}, ${v}: ${wide} pixels too wide at 1280`);

@@ -16,9 +16,10 @@ export function eventRow() {
 }
 
 export function events(root) {
-  const filter = h('select', { id: 'events-filter', onchange: () => show() }, ...[['', 'All'], ['bad', 'Failures and losses'], ['device', 'Devices and rules'], ['run', 'Runs'], ['task', 'Tasks']].map(([v, t]) => h('option', { value: v }, t)));
+  // Problems come first, and are what a visitor sees: runs may begin and end thousands of times a second.
+  const filter = h('select', { id: 'events-filter', onchange: () => show() }, ...[['bad', 'Problems'], ['', 'All'], ['device', 'Devices and rules'], ['run', 'Runs'], ['task', 'Tasks']].map(([v, t]) => h('option', { value: v }, t)));
   const list = h('ol', { class: 'events' });
-  const none = h('p', { class: 'empty' }, 'Nothing of this kind has happened since somebody began to look.');
+  const none = h('p', { class: 'empty' }, 'Nothing of this kind since somebody began to look.');
   root.append(panel('Events', h('div', { class: 'toolbar' }, h('label', { for: 'events-filter' }, 'Show '), filter), list, none,
     h('p', { class: 'note' }, 'Times are since the runtime was opened. Events are collected while a page is open.')));
   let last = [];

@@ -31,12 +31,21 @@ export function take(kind, next) {
       return now || j;
     });
     next.jobs = jobs.concat([...changed.values()]);
-    next.events = (before.events || []).concat(next.events || []).slice(-250);
+    next.events = latest((before.events || []).concat(next.events || []));
   }
   for (const list of ['devices', 'runs', 'running', 'models', 'jobs', 'events', 'verdicts']) next[list] = next[list] || [];
   if (!before || before.started !== next.started) live.history.clear();
   remember(next);
   live.state = next;
+}
+
+// routine tells runs that begin and end well from what else happens.
+export function routine(e) { return !e.bad && e.kind.startsWith('run'); }
+
+// latest drops events beyond what is listed, as the server does: routine pushes nothing else out.
+function latest(list) {
+  const drop = new Set([...list.filter(routine).slice(0, -50), ...list.filter((e) => !routine(e)).slice(0, -200)]);
+  return drop.size ? list.filter((e) => !drop.has(e)) : list;
 }
 
 function remember(state) {

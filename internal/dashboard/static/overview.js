@@ -4,6 +4,7 @@ import { h, text, attr, figure, keyed, panel, badge } from './dom.js';
 import * as f from './format.js';
 import { refresh, draw, words, told, covered } from './spans.js';
 import { eventRow } from './events.js';
+import { routine } from './live.js';
 
 export function overview(root) {
   const tiles = h('div', { class: 'tiles' });
@@ -12,7 +13,7 @@ export function overview(root) {
   const say = h('p', { class: 'lead' }, figure('now/words'));
   const verdicts = h('div', { class: 'verdicts' });
   const events = h('ol', { class: 'events short' });
-  const none = h('p', { class: 'empty' }, 'Nothing has happened since somebody began to look.');
+  const none = h('p', { class: 'empty' }, 'Nothing but runs that went well since somebody began to look.');
   table.append(h('div', { class: 'row head', role: 'row' },
     ...[['Device', ''], ['Busy', 'wide'], ['Memory', 'n'], ['Temp.', 'n extra'], ['Power', 'n extra'], ['Queue', 'n'], [`Last ${covered} seconds`, 'strip']].map(([t, c]) => h('span', { role: 'columnheader', class: c }, t))));
   const body = h('div', { role: 'rowgroup' });
@@ -29,7 +30,7 @@ export function overview(root) {
       text(note, told.recorded ? 'A row of each strip is a lane, as traced. Colours tell runs apart; grey is copies.' :
         'Colours tell runs apart. Tasks are laid out so that none overlap; a trace would tell lanes and copies.');
       showVerdicts(verdicts, s);
-      const latest = s.events.slice(-6).reverse();
+      const latest = s.events.filter((e) => !routine(e)).slice(-6).reverse();
       keyed(events, latest, (e) => e.n, () => eventRow(), (el, e) => el.show(e));
       none.hidden = latest.length > 0;
       refresh().then(() => { for (const row of body.children) row.draw(); });
