@@ -6,6 +6,7 @@ import (
 
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/pool"
 )
 
 // Progress is an account of a run under way: its tasks, copies and times so far, and an estimate of the rest.
@@ -33,7 +34,7 @@ type Progress struct {
 // enough for a display, and few enough for their cost not to matter.
 const progressEvery = 50 * time.Millisecond
 
-type progressKey struct{}
+type progressKey = pool.OuterKey
 
 // WithProgress returns a context that has fn told the progress of runs which are started with
 // it: by [Runtime.Run], [Prepared.Run], [Apply], and by whatever is made of these, such as

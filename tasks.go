@@ -113,12 +113,8 @@ func Scope(ctx context.Context, body func(context.Context) error, options ...Sco
 		o.setScope(&r)
 	}
 	fn, watched := ctx.Value(progressKey{}).(func(Progress))
-	inner := ctx
-	if watched {
-		inner = context.WithValue(ctx, progressKey{}, nil) // what is started in it is part of it
-	}
-	g := tasks().NewGroup(inner, r.keepGoing)
-	if watched {
+	g := tasks().NewGroup(ctx, r.keepGoing)
+	if watched { // what is started in it is part of it, and does not see the callback
 		defer followScope(g.Progress, fn)()
 	}
 	returned := false

@@ -13,14 +13,23 @@ import (
 // key is what a Scope and a Task answer for with themselves, as contexts.
 type key struct{}
 
+// OuterKey is the key of a value that is meant for the outermost of nested groups: what is
+// done with the context of a group does not see it. So the search for it ends at the nearest
+// group, however many there are around that.
+type OuterKey struct{}
+
 // Scope is the context that tasks were started with. It is one itself.
 type Scope struct {
 	gate gate.Scope
 	pool *Pool
 	ctx  context.Context
 	// done is the channel of ctx, which is cheaper to look at than ctx.
-	done  <-chan struct{}
-	group *Group // nil for tasks of none
+	done <-chan struct{}
+	// deadline is that of ctx, if bounded. To find it all contexts around ctx may have to be
+	// asked, of which a nested scope has many: it asks the scope around it instead.
+	deadline time.Time
+	bounded  bool
+	group    *Group // nil for tasks of none
 	// maker is the task whose context ctx is derived from, nil if that is none. Tasks are
 	// queued where it runs.
 	maker *Task
@@ -30,6 +39,7 @@ type Scope struct {
 
 func newScope(p *Pool, ctx context.Context, g *Group) *Scope {
 	s := &Scope{pool: p, ctx: ctx, done: ctx.Done(), group: g}
+	s.deadline, s.bounded = ctx.Deadline()
 	s.gate.Owner = s
 	return s
 }
@@ -44,13 +54,18 @@ func (s *Scope) ended() bool {
 	}
 }
 
-func (s *Scope) Deadline() (time.Time, bool) { return s.ctx.Deadline() }
+func (s *Scope) Deadline() (time.Time, bool) { return s.deadline, s.bounded }
 func (s *Scope) Done() <-chan struct{}       { return s.done }
 func (s *Scope) Err() error                  { return s.ctx.Err() }
 
 func (s *Scope) Value(k any) any {
-	if _, ok := k.(key); ok {
+	switch k.(type) {
+	case key:
 		return s
+	case OuterKey:
+		if s.group != nil && s.group.scope == s {
+			return nil
+		}
 	}
 	return s.ctx.Value(k)
 }

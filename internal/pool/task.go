@@ -106,7 +106,7 @@ var past = func() *event {
 	return e
 }()
 
-func (t *Task) Deadline() (time.Time, bool) { return t.scope.ctx.Deadline() }
+func (t *Task) Deadline() (time.Time, bool) { return t.scope.Deadline() }
 func (t *Task) Done() <-chan struct{}       { return t.scope.done }
 func (t *Task) Err() error                  { return t.scope.ctx.Err() }
 
@@ -114,7 +114,7 @@ func (t *Task) Value(k any) any {
 	if _, ok := k.(key); ok {
 		return t
 	}
-	return t.scope.ctx.Value(k)
+	return t.scope.Value(k)
 }
 
 // Ended is closed when the task has ended.
