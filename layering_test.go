@@ -197,7 +197,7 @@ var house = []room{
 		why: "the server speaks protocols; what it serves, measures and shows is given to it"},
 	{pkg: "cmd/weftparams",
 		why: "declarations are made from the text of Go files, which any program may have"},
-	{pkg: "cmd/weft", imports: []string{"*"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+	{pkg: "cmd/weft", imports: []string{"*"}, modules: []string{"github.com/consensys/gnark", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "every module in go.mod is justified in docs/RATIONALE.md"},
 }
 

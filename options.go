@@ -163,7 +163,7 @@ type Options struct {
 	// opposite sense.
 	NoCalibrate bool
 	// CacheDir is the folder for measurements that are kept between runs: empty for a folder
-	// in the user's cache directory, "off" for nowhere.
+	// in the user's cache directory, where there is a home directory, "off" for nowhere.
 	CacheDir string
 	// Standby keeps a second worker process warm for each device that is in one, which
 	// takes over at once after a fault.

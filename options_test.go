@@ -446,6 +446,47 @@ func TestNoCache(t *testing.T) {
 	}
 }
 
+// A home that is not there stays so: the cache is not kept, which one line says.
+func TestNoHome(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other variables say where the home and the cache are")
+	}
+	for name, set := range map[string]map[string]string{
+		"not there":                {"HOME": "nobody"},
+		"not there, cache in it":   {"HOME": "nobody", "XDG_CACHE_HOME": "nobody/deep/cache"},
+		"not set":                  {"HOME": ""},
+		"there":                    {"HOME": "."},
+		"not there, cache outside": {"HOME": "nobody", "XDG_CACHE_HOME": "cache"},
+	} {
+		dir := t.TempDir()
+		t.Setenv("XDG_CACHE_HOME", "")
+		for key, value := range set {
+			if value != "" {
+				value = filepath.Join(dir, value)
+			}
+			t.Setenv(key, value)
+		}
+		var said bytes.Buffer
+		rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu/1", NoCalibrate: true, Log: slog.New(slog.NewTextHandler(&said, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+		want := 1
+		if strings.HasSuffix(name, "there") && set["HOME"] == "." || strings.HasSuffix(name, "outside") {
+			want = 0
+		}
+		if n := strings.Count(said.String(), "level=WARN"); n != want {
+			t.Errorf("home %s: %d warnings:\n%s", name, n, said.String())
+		}
+		if _, err := os.Stat(filepath.Join(dir, "nobody")); err == nil {
+			t.Errorf("home %s: it was made", name)
+		}
+	}
+}
+
 // telling is a device that says how busy it is.
 type telling struct {
 	*dressed

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/internal/monitor"
+	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
@@ -153,12 +153,9 @@ func openRuntime(ctx context.Context, o Options, sel machine.Selection, keeps *k
 	if err != nil {
 		return nil, err
 	}
-	cache := o.cacheDir()
-	if cache != "" { // said once, not of every file
-		if err := os.MkdirAll(cache, 0o700); err != nil {
-			o.Log.Warn("nothing that is measured or learned will be kept", "err", err)
-			cache = ""
-		}
+	cache, err := o.cacheDir()
+	if err != nil { // said once, not of every file
+		o.Log.Warn("nothing that is measured or learned will be kept", "err", err)
 	}
 	rt := &Runtime{o: o, policy: policy, partitioner: partitioner, most: arena.Memory(), keeps: keeps}
 	rt.users.Store(1)
@@ -307,19 +304,20 @@ func (r *Runtime) mustKnow(name string) error {
 	return fmt.Errorf("%w in worker processes; give weft.Worker the kernel too, as in weft.Worker(kernel.Funcs())", ErrNoFunc)
 }
 
-// cacheDir is the folder measurements are kept in, "" for none.
-func (o *Options) cacheDir() string {
+// cacheDir makes the folder measurements are kept in. It returns "" where none are kept.
+func (o *Options) cacheDir() (dir string, err error) {
 	switch o.CacheDir {
 	case "off":
-		return ""
+		return "", nil
 	case "":
-		dir, err := os.UserCacheDir()
-		if err != nil {
-			return ""
-		}
-		return filepath.Join(dir, "weft")
+		dir, err = safefile.CacheFolder("weft")
+	default:
+		dir, err = o.CacheDir, os.MkdirAll(o.CacheDir, 0o700)
 	}
-	return o.CacheDir
+	if err != nil {
+		return "", err
+	}
+	return dir, nil
 }
 
 // choose says which of the devices found to keep: those selected; of these, when

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/host"
+	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/internal/terminal"
 )
 
@@ -153,12 +153,11 @@ func examineCache(dir string) finding {
 		f.OK, f.Says = true, "off: measurements are made anew each time"
 		return f
 	case "":
-		user, err := os.UserCacheDir()
-		if err != nil {
-			f.Says, f.Fix = err.Error(), "set HOME or XDG_CACHE_HOME, or name a folder with --cache-dir"
+		var err error
+		if dir, err = safefile.CacheFolder("weft"); err != nil {
+			f.Says, f.Fix = err.Error(), "set HOME or XDG_CACHE_HOME, or name a folder with --cache-dir; measurements are made anew each time"
 			return f
 		}
-		dir = filepath.Join(user, "weft")
 	}
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {

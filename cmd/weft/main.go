@@ -36,6 +36,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/consensys/gnark/logger"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -57,6 +58,7 @@ const (
 )
 
 func main() {
+	logger.Disable() // gnark writes to standard output, where reports are
 	proc.Main(chaos.Makers(kernels))
 	if err := host.Room(); err != nil {
 		fmt.Fprintln(os.Stderr, "weft:", err)

@@ -239,6 +239,11 @@ func (p *planning) run(c *cobra.Command, t *toPlan, r plan.Request, known *plan.
 			return err
 		}
 	}
+	if p.records != "" {
+		if err := terminal.Writable(p.records); err != nil {
+			return err
+		}
+	}
 	on, rt, err := p.machine(c)
 	if err != nil {
 		return err

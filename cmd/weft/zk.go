@@ -106,11 +106,11 @@ func zkSetup(c *cobra.Command, dir, circuit, file string, constraints int, seed 
 		}
 	}
 	if err := keys.Write(dir); err != nil {
-		return terminal.Usage(err)
+		return err
 	}
 	if example != nil {
 		if err := os.WriteFile(filepath.Join(dir, exampleFile), example, 0o600); err != nil {
-			return terminal.Usage(err)
+			return err
 		}
 	}
 	return terminal.Print(c, false, nil, func(b *bytes.Buffer) error {

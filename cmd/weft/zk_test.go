@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -121,4 +122,14 @@ func TestZK(t *testing.T) {
 	}
 	put("keys/proving.key", string(key))
 	fails(exitUsage, "another circuit", prove(keys, in("mine.json"))...)
+}
+
+// What gnark logs is not among the reports of the command. It logs nothing in programs whose name ends in .test.
+func TestZKLogsNothing(t *testing.T) {
+	c := exec.Command(os.Args[0], "zk", "setup", filepath.Join(t.TempDir(), "keys"), "--constraints", "1")
+	c.Args[0], c.Env = "weft", append(os.Environ(), "WEFT_TEST_MAIN=1")
+	out, err := c.CombinedOutput()
+	if err != nil || strings.Count(string(out), "\n") != 2 {
+		t.Errorf("%v\n%s", err, out)
+	}
 }

@@ -70,12 +70,12 @@ func (z *zkProof) open(one bool) (err error) {
 		return terminal.Usagef("--public is for one proof: the file of many has the public values of each")
 	}
 	if z.proofTo, err = terminal.OpenOutput(z.c, z.out); err != nil {
-		return terminal.Usage(err)
+		return err
 	}
 	outputs := []*terminal.Output{z.proofTo}
 	if one {
 		if z.publicTo, err = terminal.OpenOutput(z.c, z.public); err != nil {
-			return errors.Join(terminal.Usage(err), z.proofTo.Close())
+			return errors.Join(err, z.proofTo.Close())
 		}
 		outputs = append(outputs, z.publicTo)
 	}

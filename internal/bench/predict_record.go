@@ -79,6 +79,9 @@ func (o *predictions) measure(c *cobra.Command) (*plan.Recording, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := terminal.Writable(o.record); err != nil { // now, not after minutes
+		return nil, err
+	}
 	m := &o.m
 	if m.options, err = m.Options(); err != nil {
 		return nil, err

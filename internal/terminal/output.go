@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -25,17 +26,39 @@ type Output struct {
 // one that is not there is not made: a command that fails, is interrupted or killed leaves no empty file
 // and destroys no earlier result. The name "-" is standard output, which has nothing else then: the report
 // of the command goes to standard error. The caller calls Close.
+//
+// A name under which nothing can be written is a [UsageError]; one that fails while it is written is none.
 func OpenOutput(c *cobra.Command, file string) (*Output, error) {
-	o := &Output{name: file, path: file}
 	if file == "-" {
-		o.stream = c.OutOrStdout()
+		o := &Output{name: file, path: file, stream: c.OutOrStdout()}
 		c.SetOut(c.ErrOrStderr())
 		return o, nil
 	}
+	o, err := openOutput(file)
+	if err != nil {
+		return nil, Usage(err)
+	}
+	return o, nil
+}
+
+// Writable checks what [OpenOutput] does of a file that a command writes as it goes.
+func Writable(file string) error {
+	o, err := openOutput(file)
+	if err == nil {
+		err = o.Close()
+	}
+	if err != nil {
+		return Usage(err)
+	}
+	return nil
+}
+
+func openOutput(file string) (*Output, error) {
+	o := &Output{name: file, path: file}
 	there, err := os.Stat(file)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err == nil && there.IsDir() {
-		return nil, Usagef("%s is a folder: name a file", OneLine(file))
+		return nil, fmt.Errorf("%s is a folder: name a file", OneLine(file))
 	}
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {

@@ -15,13 +15,9 @@ import (
 	"github.com/consensys/gnark/constraint"
 	"github.com/consensys/gnark/frontend"
 	"github.com/consensys/gnark/frontend/cs/r1cs"
-	"github.com/consensys/gnark/logger"
 	"github.com/consensys/gnark/std/hash/mimc"
 	"github.com/consensys/gnark/std/math/bits"
 )
-
-// gnark writes a log to standard output otherwise. A program that wants it calls logger.Set.
-func init() { logger.Disable() }
 
 // ErrConfig is wrapped by every error of Validate.
 var ErrConfig = errors.New("bad circuit")

@@ -7,6 +7,9 @@
 // A witness is secret: the memory that a proof takes for it is cleared when the proof is made, on
 // devices too (graph.Data.Secret), it is in no checkpoint, and errors do not say its values.
 //
+// gnark writes a log of what it compiles, solves and verifies to standard output, unless the program sets
+// another with gnark's package logger. This package leaves that to the program.
+//
 // Files: prover.go and many.go (proofs), solve.go (solved circuits), graph.go (the tasks), kernel.go (what
 // they compute), key.go (keys and their files), witness.go and witnessjson.go (witnesses as JSON), circuits.go
 // (circuits that are shipped), job.go (a proof as a workload).
