@@ -78,6 +78,7 @@ func TestCompressedMemory(t *testing.T) {
 		"CIF columns":     {"data_x\nloop_\n" + many("_atom_site.x\n"), "256 columns"},
 		"CIF other atoms": {site + many("1 2 3 CB A 1\n"), ""},
 		"CIF value":       {cifHead + "1 2 3 CA\n;" + many("A\n") + ";\n1\n", "64 bytes"},
+		"CIF long value":  {cifHead + "1 2 3 CA\n;" + strings.Repeat("A", maxValue+1) + "\n;\n1\n", "64 bytes"},
 		"CIF open text":   {cifHead + "1 2 3 CA\n;" + many("A\n"), "does not end"},
 	} {
 		z := compressed(t, c.text)

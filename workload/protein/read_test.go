@@ -74,8 +74,8 @@ func TestReadPDB(t *testing.T) {
 	}
 	_, bare, _ := strings.Cut(sample, "\n") // lines that end in any way, behind a byte order mark
 	bare = strings.ReplaceAll(bare, "\n", "\r")
-	for _, text := range []string{"\ufeff" + sample, strings.ReplaceAll(sample, "\n", "\r"), "\ufeff" + bare[strings.Index(bare, "ATOM"):]} {
-		if got, err := Read(strings.NewReader(text), Select{}); err != nil || got.Len() < 4 || got.Residues[0] != want[0] {
+	for _, text := range []string{strings.Replace(sample, "MSE A", "MSExA", 1), "\ufeff" + sample, strings.ReplaceAll(sample, "\n", "\r"), "\ufeff" + bare[strings.Index(bare, "ATOM"):]} {
+		if got, err := Read(strings.NewReader(text), Select{}); err != nil || got.Len() < 4 || got.Residues[0] != want[0] || got.Residues[len(got.Residues)-1].Name != "MSE" {
 			t.Errorf("%.20q: %v, %v", text, got, err)
 		}
 	}
@@ -102,6 +102,10 @@ func TestModels(t *testing.T) {
 		if s, err := Read(strings.NewReader(twoModels), Select{Model: model}); err != nil || s.Residues[0].X != x {
 			t.Errorf("model %d: %v, %v", model, s, err)
 		}
+	}
+	atom := strings.Split(twoModels, "\n")[1] + "\n"
+	if s, err := Read(strings.NewReader(atom), Select{Model: 1}); err != nil || s.Len() != 1 {
+		t.Errorf("atoms outside of all models: %v, %v", s, err)
 	}
 	cif := cifOf(t, []string{"1", "2"})
 	for model, x := range map[int]float64{0: 16.967, 1: 16.967, 2: 17.967} {
@@ -158,6 +162,11 @@ func TestReadCIF(t *testing.T) {
 			t.Errorf("%s: other residues than of the PDB format: %v", form, got.Residues)
 		}
 	}
+	// What the authors call a chain goes before the label, wherever the columns are.
+	chains := "data_\nloop_\n_atom_site.auth_asym_id\n_atom_site.label_asym_id\n" + strings.Replace(strings.TrimPrefix(cifHead, "data_\nloop_\n"), "_atom_site.auth_asym_id\n", "", 1)
+	if s, err := Read(strings.NewReader(chains+"A X 1 2 3 CA 1\n"), Select{}); err != nil || s.Residues[0].Chain != "A" {
+		t.Errorf("%v, %v", s, err)
+	}
 	path := filepath.Join(t.TempDir(), "x.cif.gz")
 	if err := os.WriteFile(path, z.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
@@ -185,10 +194,12 @@ func TestRefused(t *testing.T) {
 		"cut off":             {strings.TrimSuffix(sample, "END\n"), Select{}, "HEADER and no END"},
 		"cut in a model":      {strings.TrimSuffix(twoModels, "ENDMDL\n"), Select{}, "ends within model 7"},
 		"NaN":                 {strings.Replace(atom, "  0.000", "    NaN", 1), Select{}, "not a coordinate"},
+		"y":                   {atom[:38] + "  y.000 " + atom[46:], Select{}, `"  y.000 " in columns 39 to 46 is not a coordinate`},
+		"cut modified":        {"HETATM    1  CA  MSE\n" + atom, Select{}, "line 1: an atom's record ends before"},
 		"hexadecimal":         {strings.Replace(atom, "  0.000", "  0x1p2", 1), Select{}, "not a coordinate"},
 		"overflow":            {strings.Replace(atom, "  0.000", "  1e400", 1), Select{}, "not a coordinate"},
 		"far":                 {strings.Replace(atom, "  0.000", "   1e20", 1), Select{}, "not a coordinate"},
-		"number":              {strings.Replace(atom, "A   1", "A  x1", 1), Select{}, "not the number of a residue"},
+		"number":              {strings.Replace(atom, "A   1", "A  x1", 1), Select{}, `"  x1" in columns 23 to 26 is not the number of a residue`},
 		"two models unmarked": {atom + strings.Replace(atom, "A   1", "A   2", 1) + atom, Select{}, "is there twice"},
 		"clash":               {atom + strings.Replace(strings.Replace(atom, "A   1", "A   2", 1), "0.000", "0.050", 1), Select{}, "apart, which clashes"},
 		"endless line":        {strings.Repeat("x", 1<<20), Select{}, "65,536"},
