@@ -107,7 +107,7 @@ if part proof; then
 	note "  share" "$(get "$j" "f('groth16, from', 'share')")"
 	note "groth16, all of it, ms" "$(get "$j" "f('groth16, all', 'seconds')")"
 	note "  times gnark" "$(get "$j" "f('groth16, all', 'speedup')")"
-	note "gnark's setup, ms" "$(get "$j" "f('gnark', 'seconds')")"
+	note "setup, ms" "$(get "$j" "f('setup', 'seconds')")"
 	row "same bytes as gnark's on $device" "True" "$(get "$j" "int(f('groth16, from', 'same_bytes'))")" "== 1"
 	for set in "$pair" "$device,cpu"; do
 		row "same bytes as gnark's on $set" "True" "$(get "$j" "int(f('groth16, from', 'same_bytes', devices='$set'))")" "== 1"

@@ -102,7 +102,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		make(enumerative.NewCurves(enumerative.CurveConfig{Degree: 9})),
 		make(msm.New(msm.Config{Group: "g1", Size: 3000})),
 		make(msm.New(msm.Config{Group: "g2", Size: 1000})),
-		make(zk.New(zk.Config{Circuit: zk.Range, Constraints: 130})),
+		make(zk.New(t.Context(), zk.Config{Circuit: zk.Range, Constraints: 130})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}, Split: conv.Rows})),
 	}

@@ -199,7 +199,7 @@ func samples(t *testing.T) []sample {
 		}
 		out = append(out, sample{n, func() []byte { return workloadtest.Bytes(n.Result()) }})
 	}
-	proof, err := zk.New(zk.Config{Circuit: zk.Range, Constraints: 130, Seed: 2})
+	proof, err := zk.New(t.Context(), zk.Config{Circuit: zk.Range, Constraints: 130, Seed: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func zkSetup(c *cobra.Command, dir, circuit, file string, constraints int, seed 
 		if err != nil {
 			return terminal.Usage(err)
 		}
-		if keys, err = zk.Setup(r1cs); err != nil {
+		if keys, err = zk.Setup(c.Context(), r1cs); err != nil {
 			return err
 		}
 	} else {
@@ -98,7 +98,7 @@ func zkSetup(c *cobra.Command, dir, circuit, file string, constraints int, seed 
 		if err != nil {
 			return terminal.Usage(err)
 		}
-		if keys, err = zk.Setup(compiled); err != nil {
+		if keys, err = zk.Setup(c.Context(), compiled); err != nil {
 			return err
 		}
 		if example, err = zk.WriteWitness(keys.Circuit, w); err != nil {

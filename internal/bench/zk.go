@@ -501,14 +501,14 @@ func (r *zkRun) proofs() error {
 	}
 	r.w = w
 	setup, err := timed(func() (err error) {
-		r.keys, err = zk.Setup(compiled)
+		r.keys, err = zk.Setup(context.Background(), compiled)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	size := r.keys.Circuit.GetNbConstraints()
-	r.add(zkRow{What: "gnark's setup", Size: size, Devices: "cpu"}, []float64{setup}, nil, nil)
+	r.add(zkRow{What: "setup", Size: size, Devices: "cpu"}, []float64{setup}, nil, nil)
 	j, err := r.newJob()
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 // Parts of a proof agree with gnark's, on several sets of devices and after losses.
 func TestBenchZK(t *testing.T) {
 	args := []string{"zk", "--devices", "cpu/2", "--points", "300", "--log", "6", "--constraints", "130", "--circuit", "range", "--repeat", "1", "--sets", "cpu/1"}
-	want := []string{"multiply-adds of words", "products of scalars", "msm g1", "ntt", "gnark's setup", "groth16, from the solved circuit", "groth16, all of it", "groth16, from the solved circuit"}
+	want := []string{"multiply-adds of words", "products of scalars", "msm g1", "ntt", "setup", "groth16, from the solved circuit", "groth16, all of it", "groth16, from the solved circuit"}
 	if runtime.GOOS == "linux" { // which worker processes need
 		args = append(args, "--lose", "cpu/2")
 		for range zkStages {

@@ -34,12 +34,13 @@ type Order struct {
 	name  string
 	bytes func() float64 // host memory that the job will take; a float64, which no size overflows
 	valid func() error   // what is wrong with the flags, files aside
-	make  func() (workload.Job, error)
+	// make makes the job. Where that takes much longer than to fill memory it ends soon after ctx does.
+	make func(ctx context.Context) (workload.Job, error)
 	// reads returns the name of the file that the job is made from, "" for none. It is set for
 	// workloads whose jobs are workload.Tabular, and nil for others.
 	reads func() string
 	// outline makes the job without what only runs need; nil where that takes no time.
-	outline func() (workload.Job, error)
+	outline func(context.Context) (workload.Job, error)
 }
 
 // config is the interface of all configurations of workloads.
@@ -71,7 +72,7 @@ func order[C config, J workload.Job](c *C, make func(C) (J, error), complete ...
 			}
 			return err
 		},
-		make: func() (workload.Job, error) {
+		make: func(context.Context) (workload.Job, error) {
 			c, err := completed()
 			if err != nil {
 				return nil, err
@@ -109,7 +110,11 @@ func (o Order) Validate() error {
 // size is the memory that the job will take.
 func (o Order) size() int64 { return int64(min(o.bytes(), math.MaxInt64/2)) }
 
-// Job makes the job, or returns an error if it is not valid or needs more memory than is available.
+// Make makes the job, or returns an error if it is not valid or needs more memory than is available. Nothing of it
+// goes on after its end.
+func (o Order) Make(ctx context.Context) (workload.Job, error) { return o.build(ctx, o.make) }
+
+// Job is Make for a process that ends when ctx does: it returns at once then, and what it began goes on.
 func (o Order) Job(ctx context.Context) (workload.Job, error) { return o.job(ctx, o.make) }
 
 // Outline makes the job as far as a plan needs it: it has the graph of the job, and runs reports whether
@@ -123,25 +128,36 @@ func (o Order) Outline(ctx context.Context) (j workload.Job, runs bool, err erro
 	return j, false, err
 }
 
-func (o Order) job(ctx context.Context, build func() (workload.Job, error)) (workload.Job, error) {
+func (o Order) job(ctx context.Context, make func(context.Context) (workload.Job, error)) (j workload.Job, err error) {
+	var made workload.Job
+	err = terminal.Abandonable(ctx, func() (err error) {
+		made, err = o.build(ctx, make)
+		return err
+	})
+	if err != nil {
+		return nil, err // and made may still be written
+	}
+	return made, nil
+}
+
+// build checks the flags and calls make.
+func (o Order) build(ctx context.Context, make func(context.Context) (workload.Job, error)) (workload.Job, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	if err := host.Enough(o.name, o.size()); err != nil {
 		return nil, err
 	}
-	var made workload.Job
-	err := terminal.Abandonable(ctx, func() (err error) {
-		made, err = build()
-		if err == nil || errors.Is(err, host.ErrMemory) {
-			return err
-		}
-		return terminal.Usage(err)
-	})
-	if err != nil {
-		return nil, err // and made may still be written
+	j, err := make(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, host.ErrMemory):
+		return nil, err
+	case err != nil:
+		return nil, terminal.Usage(err)
 	}
-	return made, nil
+	return j, nil
 }
 
 // All returns every workload.

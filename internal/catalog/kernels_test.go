@@ -119,7 +119,7 @@ func ordered(t *testing.T, w Entry, args string) (Order, workload.Job) {
 	if err := f.Parse(strings.Fields(args)); err != nil {
 		t.Fatal(err)
 	}
-	j, err := o.make()
+	j, err := o.make(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -203,16 +204,7 @@ var list = []Entry{
 		f.Uint32Var(&c.Seed, "seed", 1, "what the elements are drawn from")
 		return order(&c, ntt.New)
 	}, Growth{[]string{"log"}, 16, ntt.MaxLog}}, // 21 of 20 are twice the work, as 1.05 to the power 16 is
-	{"zk", "prove that a circuit has a witness, by Groth16", zk.Funcs, func(f *pflag.FlagSet) Order {
-		c := zk.Config{}
-		f.StringVar(&c.Circuit, "circuit", zk.Chain, "mimc (a chain of hashes), range (64-bit numbers) or merkle (leaves of a tree)")
-		f.IntVar(&c.Constraints, "constraints", 1<<14, "constraints, about; keys for them are made first")
-		f.BoolVar(&c.VerifyEach, "verify-each", false, "have gnark verify every proof, not the last one only")
-		f.Uint64Var(&c.Seed, "seed", 1, "what the witness is drawn from")
-		o := order(&c, zk.New)
-		o.outline = func() (workload.Job, error) { return zk.Outline(c) }
-		return o
-	}, Growth{[]string{"constraints"}, 1, 1 << 20}},
+	{"zk", "prove that a circuit has a witness, by Groth16", zk.Funcs, zkFlags, Growth{[]string{"constraints"}, 1, 1 << 20}},
 	{"autodiff", "take derivatives of expressions at many points", autodiff.Funcs, func(f *pflag.FlagSet) Order {
 		c := autodiff.Config{}
 		f.StringVar(&c.Problem, "problem", "", "rosenbrock, helmholtz (energy of a mixed fluid) or expression (rosenbrock, or expression with --expr)")
@@ -334,7 +326,7 @@ func either(first, second Order, wantsSecond func() bool) Order {
 	return Order{
 		bytes: func() float64 { return chosen().bytes() },
 		valid: func() error { return chosen().valid() },
-		make:  func() (workload.Job, error) { return chosen().make() },
+		make:  func(ctx context.Context) (workload.Job, error) { return chosen().make(ctx) },
 	}
 }
 

@@ -43,7 +43,7 @@ func TestValidate(t *testing.T) {
 				if errors.Is(err, host.ErrMemory) || err == nil && o.bytes() > 1<<22 {
 					continue // it would be made for too long
 				}
-				_, failed := o.make()
+				_, failed := o.make(t.Context())
 				switch {
 				case err == nil && failed == nil:
 					made++

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"context"
 	"errors"
 	"math/bits"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/zk"
 	"github.com/weft-run/weft/workload/zk/msm"
 )
 
@@ -21,8 +23,23 @@ func msmFlags(f *pflag.FlagSet) Order {
 	f.Uint64Var(&c.Seed, "seed", 1, "what points and scalars are drawn from")
 	f.BoolVar(&c.Resident, "resident", false, "let points stay on devices from run to run, as a key's do")
 	o := order(&c, msm.New)
-	o.outline = func() (workload.Job, error) { return msm.Outline(c) }
+	o.outline = func(context.Context) (workload.Job, error) { return msm.Outline(c) }
 	return o
+}
+
+// zkFlags are the flags of zk.
+func zkFlags(f *pflag.FlagSet) Order {
+	c := zk.Config{}
+	f.StringVar(&c.Circuit, "circuit", zk.Chain, "mimc (a chain of hashes), range (64-bit numbers) or merkle (leaves of a tree)")
+	f.IntVar(&c.Constraints, "constraints", 1<<14, "constraints, about; keys for them are made first")
+	f.BoolVar(&c.VerifyEach, "verify-each", false, "have gnark verify every proof, not the last one only")
+	f.Uint64Var(&c.Seed, "seed", 1, "what the witness is drawn from")
+	return Order{
+		bytes:   func() float64 { return c.Bytes() },
+		valid:   func() error { return c.Validate() },
+		make:    func(ctx context.Context) (workload.Job, error) { return zk.New(ctx, c) },
+		outline: func(context.Context) (workload.Job, error) { return zk.Outline(c) },
+	}
 }
 
 // power is a flag for a size that may be written as a power, as in 2^16.

@@ -30,7 +30,7 @@ var keysOf = sync.OnceValues(func() (Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := zk.Setup(compiled)
+	k, err := zk.Setup(context.Background(), compiled)
 	return Keys{"sum": k}, err
 })
 

@@ -110,12 +110,9 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 	}
 	asked := *q
 	return func(ctx context.Context, tell func(api.JobProgress)) (*api.JobResult, error) {
-		// Neither this nor the check of a result can be stopped; they count as running
-		// until they have ended, so that cancelled jobs do not add up.
-		job, err := order.Job(context.WithoutCancel(ctx))
-		if err == nil {
-			err = ctx.Err()
-		}
+		// What cannot be stopped of this and of the check of a result counts as running until it has
+		// ended, so that cancelled jobs do not add up.
+		job, err := order.Make(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -37,7 +37,7 @@ var sumKeys = sync.OnceValues(func() (prove.Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := zk.Setup(compiled)
+	k, err := zk.Setup(context.Background(), compiled)
 	return prove.Keys{"sum": k}, err
 })
 

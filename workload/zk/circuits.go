@@ -37,15 +37,24 @@ const (
 type circuit struct {
 	name string
 	unit int // constraints
-	make func(units int) frontend.Circuit
+	// make returns the circuit. To define it ends with an error soon after look returns that.
+	make func(units int, look func() error) frontend.Circuit
 	// assign returns the circuit with a witness drawn from a seed.
 	assign func(units int, seed uint64) frontend.Circuit
 }
 
 var circuits = []circuit{
-	{Chain, 330, func(units int) frontend.Circuit { return &chainCircuit{links: units} }, assignChain},
-	{Range, 65, func(units int) frontend.Circuit { return &rangeCircuit{Values: make([]frontend.Variable, units)} }, assignRange},
-	{Member, 664, func(units int) frontend.Circuit { return newMember(units) }, assignMember},
+	{Chain, 330, func(units int, look func() error) frontend.Circuit {
+		return &chainCircuit{links: units, look: look}
+	}, assignChain},
+	{Range, 65, func(units int, look func() error) frontend.Circuit {
+		return &rangeCircuit{Values: make([]frontend.Variable, units), look: look}
+	}, assignRange},
+	{Member, 664, func(units int, look func() error) frontend.Circuit {
+		c := newMember(units)
+		c.look = look
+		return c
+	}, assignMember},
 }
 
 // Circuits are the names of the circuits that are shipped.
@@ -76,6 +85,11 @@ func Compile(c frontend.Circuit) (constraint.ConstraintSystem, error) {
 // Shipped compiles a circuit by its name, with about as many constraints, and draws a witness
 // of it from a seed.
 func Shipped(name string, constraints int, seed uint64) (constraint.ConstraintSystem, witness.Witness, error) {
+	return shippedWhile(func() error { return nil }, name, constraints, seed)
+}
+
+// shippedWhile is Shipped, which ends soon after look returns an error, with that.
+func shippedWhile(look func() error, name string, constraints int, seed uint64) (constraint.ConstraintSystem, witness.Witness, error) {
 	if err := (Config{Circuit: name, Constraints: constraints}).Validate(); err != nil {
 		return nil, nil, err
 	}
@@ -84,7 +98,7 @@ func Shipped(name string, constraints int, seed uint64) (constraint.ConstraintSy
 		return nil, nil, err
 	}
 	units := k.units(constraints)
-	compiled, err := Compile(k.make(units))
+	compiled, err := Compile(k.make(units, look))
 	if err != nil {
 		return nil, nil, fmt.Errorf("zk: %w", err)
 	}
@@ -126,6 +140,7 @@ func hashOf(xs ...fr.Element) (out fr.Element) {
 // chainCircuit is a chain of hashes.
 type chainCircuit struct {
 	links int
+	look  func() error
 	Start frontend.Variable
 	End   frontend.Variable `gnark:",public"`
 }
@@ -138,6 +153,9 @@ func (c *chainCircuit) Define(api frontend.API) error {
 	}
 	x := c.Start
 	for range c.links {
+		if err := c.look(); err != nil {
+			return err
+		}
 		h.Reset()
 		h.Write(x)
 		x = h.Sum()
@@ -157,6 +175,7 @@ func assignChain(units int, seed uint64) frontend.Circuit {
 
 // rangeCircuit is numbers below 2^64 with a sum.
 type rangeCircuit struct {
+	look   func() error
 	Values []frontend.Variable
 	Sum    frontend.Variable `gnark:",public"`
 }
@@ -165,6 +184,9 @@ type rangeCircuit struct {
 func (c *rangeCircuit) Define(api frontend.API) error {
 	sum := frontend.Variable(0)
 	for _, v := range c.Values {
+		if err := c.look(); err != nil {
+			return err
+		}
 		bits.ToBinary(api, v, bits.WithNbDigits(64))
 		sum = api.Add(sum, v)
 	}
@@ -189,6 +211,7 @@ const maxDepth = 20
 
 // memberCircuit is leaves of a tree with the nodes beside their paths to the root.
 type memberCircuit struct {
+	look   func() error
 	Leaves []frontend.Variable
 	Index  []frontend.Variable   // of the leaves
 	Path   [][]frontend.Variable // from the leaves up
@@ -213,6 +236,9 @@ func (c *memberCircuit) Define(api frontend.API) error {
 		return err
 	}
 	for i, node := range c.Leaves {
+		if err := c.look(); err != nil {
+			return err
+		}
 		side := bits.ToBinary(api, c.Index[i], bits.WithNbDigits(len(c.Path[i])))
 		for j, beside := range c.Path[i] {
 			h.Reset()

@@ -31,7 +31,7 @@ func ExampleProver() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	keys, err := zk.Setup(circuit) // for tests only
+	keys, err := zk.Setup(context.Background(), circuit) // for tests only
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func ExampleProver_ProveAll() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	keys, err := zk.Setup(circuit) // for tests only
+	keys, err := zk.Setup(context.Background(), circuit) // for tests only
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func TestKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := Setup(compiled)
+	made, err := Setup(t.Context(), compiled)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestWrongKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, err := Setup(compiled)
+		k, err := Setup(t.Context(), compiled)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestWitness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := Setup(compiled)
+	k, err := Setup(t.Context(), compiled)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func FuzzWitness(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	k, err := Setup(compiled)
+	k, err := Setup(f.Context(), compiled)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -65,16 +65,16 @@ type Job struct {
 	proof  *groth16.Proof
 }
 
-// New compiles a circuit, makes keys and draws a witness.
-func New(c Config) (*Job, error) {
+// New compiles a circuit, makes keys and draws a witness. It ends soon after ctx does.
+func New(ctx context.Context, c Config) (*Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	compiled, w, err := Shipped(c.Circuit, c.Constraints, c.Seed)
+	compiled, w, err := shippedWhile(ctx.Err, c.Circuit, c.Constraints, c.Seed)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := Setup(compiled)
+	keys, err := Setup(ctx, compiled)
 	if err != nil {
 		return nil, err
 	}
@@ -149,14 +149,17 @@ func nameOf(circuit string, constraints int) string {
 }
 
 // Begin puts the proving key on devices, the first time, and solves the circuit.
-func (j *Job) Begin(_ context.Context, rt *weft.Runtime) (err error) {
+func (j *Job) Begin(ctx context.Context, rt *weft.Runtime) (err error) {
 	if j.p == nil {
-		if j.p, err = NewProver(rt, j.keys.Circuit, j.keys.Proving); err != nil {
+		if j.p, err = newProverOn(ctx, rt, j.keys.Circuit, j.keys.Proving); err != nil {
 			return err
 		}
 	}
 	j.forget()
 	j.proof = nil
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	return j.begin(j.p, j.w)
 }
 

@@ -12,7 +12,7 @@ import (
 // A job proves on any number of devices, every time anew, and its check finds what is wrong.
 func TestJob(t *testing.T) {
 	for parts := 1; parts <= 3; parts++ {
-		j := workloadtest.New[*Job](t)(New(Config{Circuit: Range, Constraints: 130, Seed: 2, VerifyEach: true}))
+		j := workloadtest.New[*Job](t)(New(t.Context(), Config{Circuit: Range, Constraints: 130, Seed: 2, VerifyEach: true}))
 		j.per = 1
 		if err := j.Check(); err == nil {
 			t.Error("a proof that was not made passes")
@@ -71,7 +71,7 @@ func TestRule(t *testing.T) {
 // Configurations that make no circuit are refused.
 func TestConfig(t *testing.T) {
 	for _, c := range []Config{{Circuit: "md5", Constraints: 100}, {Circuit: Chain}, {Circuit: Chain, Constraints: 1 << 30}} {
-		if _, err := New(c); !errors.Is(err, ErrConfig) {
+		if _, err := New(t.Context(), c); !errors.Is(err, ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestOutline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j := workloadtest.New[*Job](t)(New(c))
+		j := workloadtest.New[*Job](t)(New(t.Context(), c))
 		got := o.(outlined)
 		if got.Name() != j.Name() || got.log != j.log || got.sums != j.sums || got.constraints != j.constraints {
 			t.Errorf("%s: %+v, want %+v", name, got.shape, j.shape)

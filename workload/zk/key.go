@@ -111,21 +111,6 @@ type Keys struct {
 	ForTests bool
 }
 
-// Setup makes keys for a circuit in this process. They are for tests only: whoever makes them
-// could keep the random numbers that they are made of, and prove with these what is not so. Keys
-// for other uses come from a ceremony of many, such as gnark's mpcsetup.
-func Setup(circuit constraint.ConstraintSystem) (*Keys, error) {
-	r1cs, ok := circuit.(*cs.R1CS)
-	if !ok || r1cs.Type != constraint.SystemR1CS {
-		return nil, fmt.Errorf("zk: the circuit is %T: compile it with r1cs.NewBuilder for BN254", circuit)
-	}
-	k := &Keys{r1cs, new(groth16.ProvingKey), new(groth16.VerifyingKey), true}
-	if err := groth16.Setup(r1cs, k.Proving, k.Verifying); err != nil {
-		return nil, fmt.Errorf("zk: setup: %w", err)
-	}
-	return k, nil
-}
-
 // The files of keys.
 const (
 	circuitFile   = "circuit.r1cs"

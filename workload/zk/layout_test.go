@@ -66,7 +66,7 @@ func TestLongLists(t *testing.T) {
 	if _, err := ReadProof(bytes.NewReader(text)); !errors.Is(err, ErrProof) {
 		t.Errorf("a proof with billions of commitments: %v", err)
 	}
-	k, err := Setup(s.ccs)
+	k, err := Setup(t.Context(), s.ccs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,6 +45,11 @@ type Key interface{ CurveID() ecc.ID }
 // [Funcs]. The circuit is one that gnark compiled to constraints of rank 1 over BN254. A key of
 // another circuit is refused with [ErrKey], as far as its sizes tell. Release gives the key up.
 func NewProver(rt *weft.Runtime, circuit constraint.ConstraintSystem, key Key) (*Prover, error) {
+	return newProverOn(context.Background(), rt, circuit, key)
+}
+
+// newProverOn is NewProver, which ends soon after ctx does.
+func newProverOn(ctx context.Context, rt *weft.Runtime, circuit constraint.ConstraintSystem, key Key) (*Prover, error) {
 	r1cs, ok := circuit.(*cs.R1CS)
 	if !ok || r1cs.Type != constraint.SystemR1CS {
 		return nil, fmt.Errorf("zk: the circuit is %T: compile it with r1cs.NewBuilder for BN254", circuit)
@@ -61,7 +66,7 @@ func NewProver(rt *weft.Runtime, circuit constraint.ConstraintSystem, key Key) (
 	}
 	p := newProver(r1cs, pk)
 	p.rt = rt
-	if err := p.put(); err != nil {
+	if err := p.put(ctx); err != nil {
 		p.Release()
 		return nil, fmt.Errorf("zk: %w", err)
 	}
@@ -69,7 +74,7 @@ func NewProver(rt *weft.Runtime, circuit constraint.ConstraintSystem, key Key) (
 }
 
 // put makes the key and the tables of transforms resident.
-func (p *Prover) put() (err error) {
+func (p *Prover) put(ctx context.Context) (err error) {
 	pk := p.pk
 	// A key has the points for the quotient in the order of reversed bits.
 	z := append(slices.Clone(pk.G1.Z), bn254.G1Affine{})
@@ -84,18 +89,21 @@ func (p *Prover) put() (err error) {
 		}
 		m := &p.sums[i]
 		m.multiples = msm.Multiples[bn254.G1Affine](p.rt.Machine(), len(points))
-		if p.points1[i], err = msm.PutTable(p.rt, "proving key, "+m.name, points, m.multiples); err != nil {
+		if p.points1[i], err = msm.PutTable(ctx, p.rt, "proving key, "+m.name, points, m.multiples); err != nil {
 			return err
 		}
 	}
 	if len(pk.G2.B) > 0 {
 		m := &p.sums[sumB2]
 		m.multiples = msm.Multiples[bn254.G2Affine](p.rt.Machine(), len(pk.G2.B))
-		if p.points2, err = msm.PutTable(p.rt, "proving key, B2", pk.G2.B, m.multiples); err != nil {
+		if p.points2, err = msm.PutTable(ctx, p.rt, "proving key, B2", pk.G2.B, m.multiples); err != nil {
 			return err
 		}
 	}
 	for i, tables := range p.tables() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if p.roots[i], err = weft.Put(p.rt, "roots", tables); err != nil {
 			return err
 		}

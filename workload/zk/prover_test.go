@@ -46,7 +46,7 @@ func shipped(t testing.TB, name string, units int, seed uint64) *statement {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return state(t, c.make(units), c.assign(units, seed))
+	return state(t, c.make(units, noLook), c.assign(units, seed))
 }
 
 // public is the public part of the witness.

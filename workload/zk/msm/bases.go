@@ -29,7 +29,7 @@ func Put[P Point](rt *weft.Runtime, points []P) (*Bases[P], error) {
 		return nil, fmt.Errorf("msm: %d points: %w: there must be 1 to %d", len(points), ErrInput, MaxPoints)
 	}
 	multiples := Multiples[P](rt.Machine(), len(points))
-	d, err := PutTable(rt, "msm bases", points, multiples)
+	d, err := PutTable(context.Background(), rt, "msm bases", points, multiples)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func hosted[P Point](t *testing.T, program string, n, bits, multiples int, only 
 			continue
 		}
 		s := Sum[P]{N: n, window: bits, Multiples: multiples}
-		if got, want := runHost(t, program, s.task(0, int64(n)), table(c.points, multiples), c.scalars), Reference(c.points, c.scalars); Total(got) != want || slices.ContainsFunc(got[1:], func(p P) bool { return p != *new(P) }) {
+		if got, want := runHost(t, program, s.task(0, int64(n)), table(t.Context(), c.points, multiples), c.scalars), Reference(c.points, c.scalars); Total(got) != want || slices.ContainsFunc(got[1:], func(p P) bool { return p != *new(P) }) {
 			t.Errorf("%s of %d points of %s with windows of %d, %d multiples: %v, want %v", name, n, group[P](), bits, multiples, got, want)
 		}
 	}

@@ -1,6 +1,7 @@
 package msm
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/bits"
@@ -106,9 +107,13 @@ func Multiples[P Point](m *machine.Machine, n int) int {
 }
 
 // PutTable puts points on devices as [weft.Put] does, with the given number of multiples of each, for [Sum].
-func PutTable[P Point](rt *weft.Runtime, name string, points []P, multiples int) (*weft.Data[P], error) {
+// It ends soon after ctx does.
+func PutTable[P Point](ctx context.Context, rt *weft.Runtime, name string, points []P, multiples int) (*weft.Data[P], error) {
 	if multiples > 1 {
-		points = table(points, multiples)
+		points = table(ctx, points, multiples)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	d, err := weft.Put(rt, name, points)
 	if err != nil {
@@ -117,45 +122,55 @@ func PutTable[P Point](rt *weft.Runtime, name string, points []P, multiples int)
 	return d, nil
 }
 
-// table returns points with their multiples.
-func table[P Point](points []P, multiples int) []P {
+// tableBlock is the number of points between two looks at the context: some milliseconds of work.
+const tableBlock = 64
+
+// table returns points with their multiples, or some of them once ctx has ended.
+func table[P Point](ctx context.Context, points []P, multiples int) []P {
 	out := make([]P, len(points)*multiples)
-	s := span(multiples)
 	spread(len(points), func(lo, hi int) {
-		switch points := any(points).(type) {
-		case []bn254.G1Affine:
-			out := any(out).([]bn254.G1Affine)
-			all := make([]bn254.G1Jac, 0, (hi-lo)*multiples)
-			for i := lo; i < hi; i++ {
-				var p bn254.G1Jac
-				p.FromAffine(&points[i])
-				for k := range multiples {
-					if k > 0 {
-						for range s {
-							p.DoubleAssign()
-						}
-					}
-					all = append(all, p)
-				}
-			}
-			copy(out[lo*multiples:], bn254.BatchJacobianToAffineG1(all))
-		case []bn254.G2Affine:
-			out := any(out).([]bn254.G2Affine)
-			for i := lo; i < hi; i++ {
-				var p bn254.G2Jac
-				p.FromAffine(&points[i])
-				for k := range multiples {
-					if k > 0 {
-						for range s {
-							p.DoubleAssign()
-						}
-					}
-					out[i*multiples+k].FromJacobian(&p)
-				}
-			}
+		for ; lo < hi && ctx.Err() == nil; lo += tableBlock {
+			to := min(lo+tableBlock, hi)
+			multiplesOf(out[lo*multiples:to*multiples], points[lo:to], multiples)
 		}
 	})
 	return out
+}
+
+// multiplesOf writes the multiples of points.
+func multiplesOf[P Point](out, points []P, multiples int) {
+	s := span(multiples)
+	switch points := any(points).(type) {
+	case []bn254.G1Affine:
+		all := make([]bn254.G1Jac, 0, len(out))
+		for i := range points {
+			var p bn254.G1Jac
+			p.FromAffine(&points[i])
+			for k := range multiples {
+				if k > 0 {
+					for range s {
+						p.DoubleAssign()
+					}
+				}
+				all = append(all, p)
+			}
+		}
+		copy(any(out).([]bn254.G1Affine), bn254.BatchJacobianToAffineG1(all))
+	case []bn254.G2Affine:
+		out := any(out).([]bn254.G2Affine)
+		for i := range points {
+			var p bn254.G2Jac
+			p.FromAffine(&points[i])
+			for k := range multiples {
+				if k > 0 {
+					for range s {
+						p.DoubleAssign()
+					}
+				}
+				out[i*multiples+k].FromJacobian(&p)
+			}
+		}
+	}
 }
 
 // everyPoint returns the points of a table without their multiples.

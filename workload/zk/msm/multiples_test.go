@@ -18,7 +18,7 @@ func TestTable(t *testing.T) {
 		if bits := k * span(k); bits < scalarBits+1 || bits >= scalarBits+1+k {
 			t.Errorf("%d multiples take %d bits", k, bits)
 		}
-		all, some := table(points, k), table(seconds, k)
+		all, some := table(t.Context(), points, k), table(t.Context(), seconds, k)
 		for j := range k {
 			by := new(big.Int).Lsh(big.NewInt(1), uint(j*span(k)))
 			for _, i := range []int{0, 7, 299} {

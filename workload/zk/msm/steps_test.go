@@ -34,7 +34,7 @@ func compared[P Point](t *testing.T, rt *weft.Runtime, n, bits, multiples int, o
 			t.Fatal(err)
 		}
 		sums := make([]P, SumsBytes[P](n)/pointBytes[P]())
-		if _, err := rt.Run(t.Context(), g, weft.Bind("points", table(c.points, multiples)), weft.Bind("scalars", c.scalars), weft.Bind("sums", sums)); err != nil {
+		if _, err := rt.Run(t.Context(), g, weft.Bind("points", table(t.Context(), c.points, multiples)), weft.Bind("scalars", c.scalars), weft.Bind("sums", sums)); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := Total(sums), Reference(c.points, c.scalars); got != want {
