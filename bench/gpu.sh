@@ -20,7 +20,7 @@
 #   faults       kernels that write to an illegal address
 #
 # Every part has a limit of its own and goes on after a failure; the whole takes less
-# than nine minutes on an H200. Everything printed is also in $OUT/gpu.log, and the
+# than ten minutes on an H200. Everything printed is also in $OUT/gpu.log, and the
 # table that comes last in $OUT/table.txt ($OUT is ./out unless it is set). SMALL=1
 # makes everything small, to see that the script works where there is only the
 # stand-in of internal/backend/cuda/testdata.
@@ -208,9 +208,20 @@ faults() {
 	done
 }
 
+# Workers of the GPU are killed, stopped, slowed and corrupted, alone and beside cores.
+chaos() {
+	local j=$scratch/chaos devices
+	for devices in cuda:0 cuda:0/2,cpu/2; do
+		limit 75 "$weft" chaos merkle --leaves 262144 --devices $devices --for 20s --seed 7 --json >"$j" || return
+		cat "$j"
+		row "chaos on $devices: rounds with a wrong root, or with something left after them" "0" "$(get "$j" "d['wrong'] + d['left']")" "<= 0" "$(get "$j" "d['right']") of $(get "$j" "d['rounds']") right, $(get "$j" "d['errors']") errors"
+		row "chaos on $devices: devices lost and back" "≥ 1" "$(get "$j" "min(d['losses'], d['recoveries'])")" ">= 1" "$(get "$j" "d['losses']") losses, $(get "$j" "d['replays']") replays"
+	done
+}
+
 # Parts and the seconds each may take.
-parts=(conformance check backend launch copies gemm kernels merkle faults)
-declare -A seconds=([conformance]=160 [check]=200 [backend]=60 [launch]=60 [copies]=60 [gemm]=120 [kernels]=160 [merkle]=60 [faults]=200)
+parts=(conformance check backend launch copies gemm kernels merkle faults chaos)
+declare -A seconds=([conformance]=160 [check]=200 [backend]=60 [launch]=60 [copies]=60 [gemm]=120 [kernels]=160 [merkle]=60 [faults]=200 [chaos]=160)
 
 if [[ ${1:-} == --part ]]; then # one part in a process of its own, started below
 	"$2"

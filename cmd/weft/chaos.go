@@ -33,10 +33,11 @@ and check every result. At random, from a seed, a worker is
   corrupted   the memory by which it talks with weft is overwritten with noise
 
 and devices are starved: they have little more memory than one task needs. The
-devices are cores (cpu/3) or scripted devices (fake/3, which also fail and
-dawdle, and with --verify 1 the first of them lies: its results are wrong, and
-must be replaced, for which two others are needed), each in a worker process of
-its own. They are opened anew every few rounds, a bout; what is left after it is
+devices are GPUs (cuda, vulkan:0/2), cores (cpu/3) or scripted devices (fake/3,
+which also fail and dawdle, and with --verify 1 the first of them lies: its
+results are wrong, and must be replaced, for which two others are needed), each
+in a worker process of its own. Where a GPU's worker is struck, work goes on on
+what else is named, or waits until it is back. They are opened anew every few rounds, a bout; what is left after it is
 counted. Every minute a line says what was done and what memory, goroutines and
 descriptors weft uses between bouts; a table at the end has them all.
 
@@ -62,6 +63,7 @@ right, something was left or a round did not end. Needs Linux.
 weft chaos serve kills the workers of a service that is under load.`,
 		Example: `  weft chaos gemm --for 60s --devices cpu/3 --seed 7
   weft chaos merkle --for 24h --devices fake/4
+  weft chaos merkle --for 10m --devices cuda,cpu/2
   weft chaos automata --simulate 1000 --devices cpu/3 --seed 7
   weft chaos serve --rate 500 --every 3s --devices cpu/2`,
 		Args: terminal.OneOf("workload"),

@@ -153,7 +153,8 @@ func TestChaosRefuses(t *testing.T) {
 		"chaos reduce --for 1s --faults x":                                   "unknown fault",
 		"chaos reduce --for 1s --faults kill,fail":                           "scripted devices only",
 		"chaos reduce --hang-timeout 1ms":                                    "200ms at least",
-		"chaos reduce --devices cuda:0":                                      "only cpu and fake devices",
+		"chaos reduce --devices rocm:0":                                      "no backend \"rocm\"",
+		"chaos reduce --devices cpu/2,cuda --faults dawdle":                  "scripted devices only",
 		"chaos reduce --calibrate off":                                       "unknown flag",
 		"chaos reduce --simulate -1":                                         "number of bouts",
 		"chaos reduce --simulate 1 --for 1s":                                 "leave one of them out",
@@ -163,7 +164,7 @@ func TestChaosRefuses(t *testing.T) {
 		"chaos reduce --seed -1":                                             "--seed",
 		"chaos merkle --seed x --for 1s":                                     "--seed",
 		"chaos merkle --seed -3 --for 1s":                                    "--seed",
-		"chaos reduce --for 1s --devices z":                                  "only cpu and fake devices",
+		"chaos reduce --for 1s --devices z":                                  "no backend \"z\"",
 	} {
 		var out, stderr bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), &out, &stderr); code != exitUsage || !strings.Contains(stderr.String(), want) {

@@ -6,11 +6,13 @@ package main
 // detector long.
 
 import (
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
+	"github.com/weft-run/weft/internal/chaos"
 )
 
 // withGPUs makes worker processes find the stand-in.
@@ -77,5 +79,28 @@ extern "C" __global__ void add(unsigned *x, P p) {
 	code, _, stderr := runWeft(strings.Fields("run bad.json" + flags)...)
 	if code != exitFailure || !strings.Contains(stderr, "undefined_name") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("status %d, %s", code, stderr)
+	}
+}
+
+// Workers of a GPU are struck alone, in halves and beside cores, and come back.
+func TestGPUChaos(t *testing.T) {
+	withGPUs(t)
+	for _, devices := range []string{"cuda:0", "cuda:0/2,cpu/1"} {
+		for _, limit := range []string{"2s", "8s", "40s"} { // a busy machine has few rounds in it
+			args := []string{"chaos", "gemm", "--size", "40", "--for", limit, "--faults", "kill,hang,starve", "--devices", devices, "--seed", "5", "--json"}
+			var a chaos.Account
+			if err := json.Unmarshal([]byte(works(t, args...)), &a); err != nil {
+				t.Fatal(err)
+			}
+			if a.Right == 0 || a.Wrong > 0 || a.Left > 0 {
+				t.Errorf("%s: %+v", devices, a)
+			}
+			if a.Losses > 0 && a.Recoveries > 0 {
+				break
+			}
+			if limit == "40s" {
+				t.Errorf("%s: no device was lost and came back: %+v", devices, a)
+			}
+		}
 	}
 }

@@ -79,8 +79,8 @@ error, duplicated those whose result came more than once.
 With --hang, workers are also stopped (SIGSTOP): such a one is given up on when
 it was silent for --hang-timeout (2s here).
 
-The devices are cores (cpu/2), scripted devices (fake/2) or, without --hang, a
-GPU of NVIDIA (cuda:0/4), each in a worker process of its own. Needs Linux. When
+The devices are cores (cpu/2), scripted devices (fake/2) or GPUs of NVIDIA
+(cuda:0/4), each in a worker process of its own. Needs Linux. When
 --timeout comes, the figures are those of the workers killed until then. What
 becomes of requests to a service is measured by weft chaos serve.`,
 		repeat: 1, measure: o.measure, text: writeFailover,
@@ -200,11 +200,7 @@ func (t *failoverTrial) run() (err error) {
 	o := t.m.options
 	o.Trace = failoverEvents
 	o.HangTimeout = cmp.Or(t.hang, o.HangTimeout)
-	open := chaos.OpenAny
-	if t.strike == chaos.Stop {
-		open = chaos.Open // GPUs are only killed
-	}
-	t.rig, err = open(t.m.ctx, o, chaos.Workers{})
+	t.rig, err = chaos.Open(t.m.ctx, o, chaos.Workers{})
 	if err != nil {
 		return terminal.Usage(err)
 	}
@@ -212,6 +208,11 @@ func (t *failoverTrial) run() (err error) {
 	devs := t.rig.Devices()
 	if len(devs) < 2 {
 		return terminal.Usagef("--devices %s: failover needs two devices at least, as in cpu/2", o.Devices)
+	}
+	for _, d := range t.rig.Machine().Devices {
+		if !d.CanRun(failoverStepKernel) {
+			return terminal.Usagef("--devices %s: %s cannot run the tasks of failover, which are for cores, scripted devices and GPUs of NVIDIA", o.Devices, d.Name)
+		}
 	}
 	t.row.Case, t.row.Backend, t.row.Devices, t.row.TimeoutMS = t.strike.String(), devs[0].Backend, len(devs), t.hang.Seconds()*1e3
 	t.runs, t.took, t.done = make([]int, len(devs)-1), make(map[int64]float64), make(map[int64]int)

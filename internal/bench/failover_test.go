@@ -96,8 +96,7 @@ func TestFailoverRefuses(t *testing.T) {
 		"--kills -1":                          "neither can be less than 0",
 		"--kills 0":                           "nothing would be measured",
 		"--kills 1 --devices cpu":             "two devices at least",
-		"--kills 0 --hang 1 --devices cuda:0": "only cpu and fake devices",
-		"--kills 1 --devices cpu/2,vulkan/2":  "only cpu and fake devices",
+		"--kills 1 --devices cpu/2,rocm:0":    "no backend \"rocm\"",
 		"--kills 1 --devices fake:3":          "write how many there are to be",
 		"--kills 1 --devices cpu/2 --resi 10": "unknown flag",
 	} {

@@ -65,7 +65,7 @@ func (r *zkRun) losses() (err error) {
 	}
 	o := r.m.options
 	o.Devices, o.NoCalibrate = r.o.lose, true
-	rig, err := chaos.OpenAny(r.m.ctx, o, chaos.Workers{})
+	rig, err := chaos.Open(r.m.ctx, o, chaos.Workers{})
 	if err != nil {
 		return terminal.Usage(err)
 	}

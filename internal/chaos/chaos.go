@@ -1,19 +1,14 @@
 // Package chaos runs devices in worker processes and strikes the workers, to see what becomes
 // of the work: faults are real, by signals and by what is written to a worker's memory.
 //
-// Cores and scripted devices, which a program has in its own process, are put into workers
-// here, so that they can be struck as a GPU's worker can. A program that uses this package
+// GPUs are in workers in any program. Cores and scripted devices, which a program has in its own
+// process, are put into workers here, so that they can be struck as a GPU's can. A program that uses this package
 // calls proc.Main with Makers first in main.
 package chaos
 
 import (
-	"cmp"
-	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,13 +18,6 @@ import (
 	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/internal/backend/proc"
-	"github.com/weft-run/weft/machine"
-)
-
-// The backends whose devices Open puts into workers.
-const (
-	cores    = "cpu"
-	scripted = "fake"
 )
 
 // Makers returns the drivers that run in worker processes: those of every program, and scripted
@@ -59,7 +47,7 @@ type Workers struct {
 // Rig is a runtime whose devices are all in worker processes.
 type Rig struct {
 	*weft.Runtime
-	memory *arena.Arena // nil for GPUs, which have their own
+	memory *arena.Arena // nil where the runtime has it
 }
 
 // ladder brings a worker back as often as it is struck: a device that is lost again within
@@ -72,60 +60,6 @@ var (
 	// ErrSimulate says that a job cannot be simulated.
 	ErrSimulate = errors.New("it cannot be simulated")
 )
-
-// Open opens the devices that o.Devices names, each in a worker of its own: cpu/3 is three
-// cores, fake/3 three scripted devices. Nothing is measured and nothing is kept.
-func Open(ctx context.Context, o weft.Options, w Workers) (_ *Rig, err error) {
-	counts, err := count(o.Devices)
-	if err != nil {
-		return nil, err
-	}
-	r := &Rig{}
-	if r.memory, err = arena.Open(0); err != nil {
-		return nil, err
-	}
-	o.Drivers = nil
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		config, again := all.Cores{Parts: counts[name], Cores: counts[name]}.Config(), []byte(nil)
-		if name == scripted {
-			config = fmt.Appendf(nil, "devices %d\n%s", counts[name], w.Script)
-			again = fmt.Appendf(nil, "devices %d\n%s", counts[name], w.Again)
-		}
-		o.Drivers = append(o.Drivers, proc.New(proc.Options{
-			Driver: name, Config: config, Again: again, Memory: r.memory, Hang: o.HangTimeout, MemBytes: w.MemBytes,
-			Standby: o.Standby, Command: strings.Fields(o.WorkerCommand),
-		}))
-	}
-	o.Devices, o.NoCalibrate, o.CacheDir = "", true, "off"
-	o.Ladder = cmp.Or(o.Ladder, ladder)
-	if r.Runtime, err = weft.Open(ctx, o); err != nil {
-		_ = r.memory.Close()
-		return nil, err
-	}
-	return r, nil
-}
-
-// count returns how many devices of each backend a list names.
-func count(devices string) (map[string]int, error) {
-	sel, err := machine.ParseSelection(devices)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDevices, err)
-	}
-	counts := make(map[string]int)
-	for _, name := range sel.Backends() {
-		if name != cores && name != scripted {
-			return nil, fmt.Errorf("%w %q: only cpu and fake devices run in workers that are struck; write cpu/2 or fake/2", ErrDevices, devices)
-		}
-		counts[name] = sel.Parts(&machine.Device{Name: name + ":0", Backend: name})
-		if counts[name] == 0 {
-			return nil, fmt.Errorf("%w %q: write how many there are to be, as in %s/2", ErrDevices, devices, name)
-		}
-	}
-	if len(counts) == 0 {
-		return nil, fmt.Errorf("%w: none are named; write cpu/2 or fake/2", ErrDevices)
-	}
-	return counts, nil
-}
 
 // Opened returns when the runtime was opened by the clock of this process, which its events
 // count from, as exactly as one of many questions tells.

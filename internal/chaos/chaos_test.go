@@ -256,7 +256,7 @@ func TestFailsOnce(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	for devices, want := range map[string]string{"": "none are named", "cuda": "only cpu and fake", "cpu:5": "how many", "cpu/0": "cpu/0"} {
+	for devices, want := range map[string]string{"": "none are named", "rocm": "no backend \"rocm\"", "cpu/2,cpu/3": "two ways", "gpu": "there is cpu, cuda, vulkan, fake", "cpu:5": "how many", "cpu/0": "cpu/0"} {
 		rig, err := Open(t.Context(), weft.Options{Devices: devices}, Workers{})
 		if err == nil {
 			_ = rig.Close()

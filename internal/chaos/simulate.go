@@ -103,7 +103,11 @@ func (a *Account) take(res *sim.Result, bout uint64) {
 // simMachine describes the devices of a list as a rig has them: each has memory of its own, and
 // a link to the host.
 func simMachine(devices string) (*machine.Machine, error) {
-	counts, err := count(devices)
+	p, err := pick(devices)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := p.simulated(devices)
 	if err != nil {
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func (f footprint) little(more float64) int64 {
 // what was done until then.
 func (t *Trial) Run(ctx context.Context) (*Account, error) {
 	a := &Account{Seed: t.Seed, Faults: make(map[string]int)}
-	if _, err := count(t.Options.Devices); err != nil { // before inputs are made, which may take long
+	if _, err := pick(t.Options.Devices); err != nil { // before inputs are made, which may take long
 		return a, err
 	}
 	began := time.Now()
@@ -174,6 +174,7 @@ func (t *Trial) bout(ctx context.Context, a *Account, last *workload.Job, foot *
 		o.MaxLosses = 1000 // it is not the tasks that cost devices here
 	}
 	o.Retries = cmp.Or(o.Retries, manyRetries)
+	o.NoCalibrate = true   // it would take as long as some rounds
 	o.CloseWait = leftWait // on a busy machine, workers that were stopped or are being started take longer to end than a program would wait
 	if p.starved >= 0 && foot.all > 0 {
 		w.MemBytes = foot.little(p.starved)

@@ -48,6 +48,8 @@ type Options struct {
 	MaxData, Reserve int64
 	// NoWorkers leaves out what would run in worker processes.
 	NoWorkers bool
+	// MemBytes limits the memory of each device in a worker before it is divided; 0 leaves it all.
+	MemBytes int64
 	// Standby keeps a second worker warm for each GPU.
 	Standby bool
 	// Hang is the time without a sign of life after which a worker is ended, 0 for the default of proc.Options.
@@ -139,7 +141,7 @@ func inWorkers[T any](name string, env []string, open func(T) driver.Driver, con
 				panic(err) // options are numbers and names
 			}
 			return proc.New(proc.Options{
-				Driver: name, Config: b, Memory: o.Memory, Parts: func(d machine.Device) int { return o.Select.Parts(&d) }, Standby: o.Standby, Hang: o.Hang, Command: o.WorkerCommand, Env: env,
+				Driver: name, Config: b, Memory: o.Memory, Parts: func(d machine.Device) int { return o.Select.Parts(&d) }, Standby: o.Standby, Hang: o.Hang, Command: o.WorkerCommand, Env: env, MemBytes: o.MemBytes,
 			})
 		},
 		// A backend that is asked for by name is opened in any case: a GPU need not have a file in

@@ -112,7 +112,7 @@ func (s *Siege) Run(ctx context.Context) (a *Account, err error) {
 		return nil, err
 	}
 	o.Ladder, o.HangTimeout = cmp.Or(o.Ladder, usual.Ladder), cmp.Or(o.HangTimeout, usual.HangTimeout)
-	if f.rig, err = chaos.OpenAny(ctx, o, chaos.Workers{}); err != nil {
+	if f.rig, err = chaos.Open(ctx, o, chaos.Workers{}); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.rig.Close()) }()
