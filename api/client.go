@@ -189,11 +189,18 @@ func refusal(resp *http.Response) *Error {
 	var said struct {
 		Error string `json:"error"`
 	}
-	if json.Unmarshal(text, &said) == nil && said.Error != "" {
+	line := strings.TrimSpace(string(text))
+	switch {
+	case json.Unmarshal(text, &said) == nil && said.Error != "":
 		e.Message = said.Error
+	case line != "" && len(line) <= maxLine && !strings.ContainsAny(line, "<\n"): // of a proxy, or of a server that wants TLS
+		e.Message = line
 	}
 	return e
 }
+
+// maxLine is the longest text that is taken for what a server says that is not one of weft.
+const maxLine = 200
 
 // json makes a request with a value and reads the answer into another; either may be nil.
 func (c *Client) json(ctx context.Context, method, path string, header http.Header, in, out any) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -92,8 +93,14 @@ func (r *remote) list(c *cobra.Command) error {
 
 // failed is why a service did not do what was asked.
 func (r *remote) failed(err error) error {
-	said := (*api.Error)(nil)
+	said, unknown := (*api.Error)(nil), x509.UnknownAuthorityError{}
+	if errors.As(err, &unknown) {
+		return fmt.Errorf("%s: no authority that this machine knows has signed the server's certificate; name a file with it by --ca-file", r.server)
+	}
 	if errors.As(err, &said) {
+		if host, plain := strings.CutPrefix(r.server, "http://"); plain && strings.HasPrefix(said.Message, "Client sent an HTTP request to an HTTPS server") {
+			return fmt.Errorf("%s: the server speaks TLS; use --server https://%s, with --ca-file FILE if this machine does not know who signed its certificate", r.server, host)
+		}
 		return fmt.Errorf("%s: %s", r.server, terminal.OneLine(said.Message))
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {

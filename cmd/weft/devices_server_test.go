@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -133,5 +135,22 @@ func TestDevicesOfHostileServer(t *testing.T) {
 	answer, status = map[string]string{"error": evil}, http.StatusConflict
 	if _, stderr := call("probe", "cpu:0"); !strings.Contains(stderr, "owned") {
 		t.Errorf("the error is shown as:\n%s", stderr)
+	}
+}
+
+// A server with TLS that is asked without it, and one whose certificate nobody knows: the message has the flag.
+func TestDevicesOfTLSServer(t *testing.T) {
+	h := httptest.NewUnstartedServer(http.NotFoundHandler())
+	h.Config.ErrorLog = log.New(io.Discard, "", 0)
+	h.StartTLS()
+	defer h.Close()
+	for address, want := range map[string]string{
+		"http" + strings.TrimPrefix(h.URL, "https"): "the server speaks TLS; use --server " + h.URL + ", with --ca-file",
+		h.URL: "--ca-file",
+	} {
+		var out, stderr bytes.Buffer
+		if code := run(t.Context(), []string{"devices", "--server", address}, &out, &stderr); code != exitFailure || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: status %d: %s%s", address, code, out.String(), stderr.String())
+		}
 	}
 }
