@@ -59,7 +59,8 @@ type Spec struct {
 	Shape []int64 // -1 for a dimension that a request chooses; the first is the batch where the model has one
 }
 
-// Request asks a model for a prediction. The service keeps its inputs until Infer returns.
+// Request asks a model for a prediction. The service keeps its inputs until Infer returns, and outputs share
+// no memory with them.
 type Request struct {
 	Model, Version, ID string // Version "" is the newest that is ready
 	Inputs             []Tensor
@@ -67,6 +68,14 @@ type Request struct {
 	Client             string    // who asks, for fairness
 	Priority           int       // higher goes first
 	Deadline           time.Time // zero for the model's default
+	Room               Room      // for the outputs; nil for any
+}
+
+// Room is the memory that a caller has for outputs.
+type Room interface {
+	// Take reserves it for all outputs of a model, of some examples, before the request waits for a batch. Its
+	// error is that of Infer.
+	Take(outputs []Spec, examples int) error
 }
 
 // Response answers a request.

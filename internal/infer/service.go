@@ -272,15 +272,22 @@ func (s *Service) Infer(ctx context.Context, r *Request) (*Response, error) {
 		deadline = d
 	}
 	c.item = batch.Item{Owner: c, Client: r.Client, Priority: r.Priority, Examples: c.examples, Deadline: deadline.Sub(s.start)}
-	late := !deadline.After(time.Now())
+	late, room := !deadline.After(time.Now()), true
+	if err == nil && !late && r.Room != nil {
+		err = r.Room.Take(v.outputs, c.examples)
+		room = err == nil
+	}
 	s.mu.Lock()
 	if err == nil && late {
 		err = fmt.Errorf("model %s: %w", v.name, ErrExpired)
 	}
 	if err != nil {
-		if errors.Is(err, ErrExpired) {
+		switch {
+		case !room:
+			v.counts.Refused++
+		case errors.Is(err, ErrExpired):
 			v.counts.Expired++
-		} else {
+		default:
 			v.counts.Invalid++
 		}
 		s.release(v)

@@ -26,7 +26,7 @@ const firstBytes = 16 << 10
 // more. The service has no use for inputs once it has answered.
 var buffers = sync.Pool{New: func() any { return new([firstBytes + 1]byte) }}
 
-// hold is the memory that a body has, with the tensors that are made of it, of that for the
+// hold is the memory that a body has, with the tensors that are made of it and the answer, of that for the
 // bodies of all requests under way.
 type hold struct {
 	s     *Server
@@ -56,17 +56,21 @@ func (h *hold) take(n int64) error {
 	}
 	switch {
 	case h.bytes > h.s.mostOfOne():
-		return failf(http.StatusRequestEntityTooLarge, "the request takes more than %d bytes of memory with its tensors: send binary data, or less in one request, or raise limits.bodies", h.s.mostOfOne())
+		return failf(http.StatusRequestEntityTooLarge, "the request takes more than %d bytes of memory with its tensors and its answer: send binary data and ask for it, or for less in one request, or raise limits.bodies", h.s.mostOfOne())
 	case all > int64(h.s.limits.Bodies):
-		return busyf(http.StatusServiceUnavailable, time.Second, "the bodies of requests under way take all of the memory for them: try again, or raise limits.bodies")
+		return busyf(http.StatusServiceUnavailable, time.Second, "the bodies of requests and answers under way take all of the memory for them: try again, or raise limits.bodies")
 	case mine > h.s.mostOfOne():
-		return busyf(http.StatusServiceUnavailable, time.Second, "the bodies of your requests under way take more than %d bytes: send fewer at a time, or raise limits.bodies", h.s.mostOfOne())
+		return busyf(http.StatusServiceUnavailable, time.Second, "the bodies of your requests and their answers under way take more than %d bytes: send fewer at a time and read the answers, or raise limits.bodies", h.s.mostOfOne())
 	}
+	h.s.collect()
 	return nil
 }
 
-// release gives it all back.
-func (h *hold) release() {
+// release gives it all back, once.
+func (h *hold) release() { h.keep(0) }
+
+// keep gives back the body, and all memory but some bytes, which may also be more than were taken.
+func (h *hold) keep(bytes int64) {
 	if h.secret {
 		clear(h.body[:cap(h.body)])
 		if h.first != nil {
@@ -76,10 +80,14 @@ func (h *hold) release() {
 	if h.first != nil {
 		buffers.Put(h.first)
 	}
-	h.s.bodies.Add(-h.bytes)
+	h.first, h.body = nil, nil
+	back := h.bytes - bytes
+	h.bytes = bytes
+	h.s.bodies.Add(-back)
 	if h.who != nil {
-		h.who.held.Add(-h.bytes)
+		h.who.held.Add(-back)
 	}
+	h.s.garbage.Add(max(back, 0))
 }
 
 // mostOfOne is the most memory that bodies of one client have: half of what all have, and at least
@@ -124,7 +132,7 @@ func (s *Server) bodyInto(h *hold, w http.ResponseWriter, r *http.Request, limit
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return nil, failf(http.StatusUnsupportedMediaType, "Content-Encoding %s: send the body as it is", quoted(enc))
 	}
-	b, err := h.read(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, limit)
+	b, err := h.read(http.MaxBytesReader(direct(w), r.Body, limit), r.ContentLength, limit)
 	if err != nil {
 		return nil, s.unread(err, limit)
 	}

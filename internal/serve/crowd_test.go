@@ -39,7 +39,7 @@ const (
 // fewer with the race detector, which allows 8128 goroutines.
 func crowdSize(t *testing.T) int {
 	n := 10_000
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if raceEnabled() {
 		n = 2000
 	}
 	var most syscall.Rlimit
@@ -51,6 +51,12 @@ func crowdSize(t *testing.T) int {
 		t.Logf("%d connections: a process may have %d files", n, most.Cur)
 	}
 	return n
+}
+
+// raceEnabled reports whether the race detector watches, which takes memory of its own.
+func raceEnabled() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // Ten thousand connections that are idle, readers that do not read and writers that hardly write,

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -15,8 +17,9 @@ import (
 )
 
 const (
-	keptEvents  = 1024 // events that a reader who comes back can still get
-	waitingPer  = 256  // events that wait for one reader; a slower one is dropped
+	keptEvents  = 1024    // events that a reader who comes back can still get
+	waitingPer  = 256     // events that wait for one reader; a slower one is dropped
+	eventBytes  = 4 << 20 // of events that are kept, and of those that wait for one reader: an event has all of its job
 	heartbeat   = 15 * time.Second
 	eventsPath  = "text/event-stream"
 	lastEventID = "Last-Event-ID"
@@ -30,6 +33,7 @@ type hub struct {
 	mu     sync.Mutex
 	last   uint64   // number of the latest event
 	kept   []notice // the latest, oldest first
+	bytes  int      // of these
 	subs   map[*watcher]struct{}
 	closed bool
 }
@@ -47,6 +51,8 @@ type notice struct {
 type watcher struct {
 	job string // the only one it is told of; "" for everything
 	ch  chan notice
+	// waiting are the bytes of events that wait.
+	waiting atomic.Int64
 }
 
 func newHub() *hub {
@@ -71,13 +77,17 @@ func (h *hub) tell(e api.Event) {
 	}
 	h.last++
 	n.number = h.last
-	if len(h.kept) == keptEvents {
-		copy(h.kept, h.kept[1:])
-		h.kept = h.kept[:keptEvents-1]
+	h.kept, h.bytes = append(h.kept, n), h.bytes+len(n.data)
+	for len(h.kept) > keptEvents || h.bytes > eventBytes && len(h.kept) > 1 {
+		h.bytes -= len(h.kept[0].data)
+		h.kept = slices.Delete(h.kept, 0, 1)
 	}
-	h.kept = append(h.kept, n)
 	for w := range h.subs {
 		if w.job != "" && w.job != n.job {
+			continue
+		}
+		if more := int64(len(n.data)); w.waiting.Add(more) > eventBytes && w.waiting.Load() > more {
+			h.drop(w)
 			continue
 		}
 		select {
@@ -216,6 +226,7 @@ func (s *Server) follow(ctx context.Context, sub *watcher, out *eventWriter, sin
 				out.comment(": too slow, or the server ends: come back with Last-Event-ID\n\n")
 				return
 			}
+			sub.waiting.Add(-int64(len(n.data)))
 			if out.send(n); single && n.over {
 				return
 			}

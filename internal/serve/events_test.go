@@ -189,3 +189,25 @@ func TestRelay(t *testing.T) {
 		}
 	})
 }
+
+// Events of jobs with long parameters take bounded memory, kept and waiting.
+func TestLongEvents(t *testing.T) {
+	h := newHub()
+	w, _, _, _ := h.watch("", "")
+	for range 12 {
+		h.tell(api.Event{Kind: api.EventRuntime, Text: strings.Repeat("x", 1<<20)})
+	}
+	waiting := 0
+	for n := range w.ch { // until it is dropped
+		waiting += len(n.data)
+	}
+	if h.bytes > eventBytes || len(h.kept) != 3 || waiting > eventBytes || len(h.subs) > 0 {
+		t.Errorf("%d bytes of %d events are kept, %d waited for a reader of %d", h.bytes, len(h.kept), waiting, len(h.subs))
+	}
+	h.tell(api.Event{Kind: api.EventRuntime, Text: strings.Repeat("x", 5<<20)})
+	w, before, _, _ := h.watch("", h.id(h.last-1))
+	h.tell(api.Event{Kind: api.EventRuntime, Text: strings.Repeat("x", 5<<20)})
+	if len(before) != 1 || len(w.ch) != 1 {
+		t.Errorf("one that is longer than all may be: %d kept, %d wait", len(before), len(w.ch))
+	}
+}

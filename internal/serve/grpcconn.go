@@ -154,6 +154,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return c.CodecV2.Marshal(v)
 	}
 	b, err := proto.Marshal(a.message.(proto.Message))
+	a.message = nil // it may have the memory of a whole batch
 	if err != nil {
 		return nil, err
 	}

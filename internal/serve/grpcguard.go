@@ -78,6 +78,7 @@ func (s *Server) guardGRPC(service any, stream grpc.ServerStream, info *grpc.Str
 		cancel: ctx.Value(cancelKey{}).(context.CancelCauseFunc), unread: probe && s.tokens.Load() != nil,
 		hold: s.hold(ask),
 	}
+	ask.held = c.hold
 	if !info.IsClientStream && !info.IsServerStream {
 		defer c.hold.release()
 		return next(service, c)

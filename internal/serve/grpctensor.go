@@ -14,7 +14,7 @@ import (
 
 // parseMessage reads a request by gRPC. Raw inputs stay where they are.
 func parseMessage(r *oip.ModelInferRequest) (*inference, error) {
-	q := &inference{binary: len(r.GetRawInputContents()) > 0}
+	q := &inference{message: true, binary: len(r.GetRawInputContents()) > 0}
 	q.Model, q.Version, q.ID = r.GetModelName(), r.GetModelVersion(), r.GetId()
 	if len(q.ID) > maxName {
 		return nil, badf("an id of more than %d bytes", maxName)

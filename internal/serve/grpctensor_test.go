@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,8 +31,12 @@ type echo struct {
 }
 
 func (e *echo) Infer(_ context.Context, r *infer.Request) (*infer.Response, error) {
-	e.got <- r.Inputs
-	return &infer.Response{Model: r.Model, Version: "1", Outputs: r.Inputs}, nil
+	e.got <- slices.Clone(r.Inputs)
+	outputs := slices.Clone(r.Inputs)
+	for i := range outputs {
+		outputs[i].Data = bytes.Clone(outputs[i].Data)
+	}
+	return &infer.Response{Model: r.Model, Version: "1", Outputs: outputs}, nil
 }
 
 // samples has elements of every type, with the least and the greatest, as JSON and by name of

@@ -72,6 +72,9 @@ func (m *models) ModelInfer(ctx context.Context, r *oip.ModelInferRequest) (*oip
 	if err != nil {
 		return nil, err
 	}
+	if a, ok := ctx.Value(askedKey{}).(*asked); ok {
+		q.held = a.held
+	}
 	head, _ := metadata.FromIncomingContext(ctx)
 	resp, err := m.s.predict(ctx, q, arrived, first(head, "traceparent"))
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,12 +103,15 @@ func remedy(err error) string {
 	return ""
 }
 
-// answer writes a value as JSON.
+// answer writes a value as JSON. Text of JSON is written as it is.
 func (s *Server) answer(w http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		s.log.Error("an answer could not be written", "err", err)
-		status, b = http.StatusInternalServerError, []byte(`{"error":"the answer could not be written"}`)
+	b, ready := v.(json.RawMessage)
+	if !ready {
+		var err error
+		if b, err = json.Marshal(v); err != nil {
+			s.log.Error("an answer could not be written", "err", err)
+			status, b = http.StatusInternalServerError, []byte(`{"error":"the answer could not be written"}`)
+		}
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -115,8 +119,16 @@ func (s *Server) answer(w http.ResponseWriter, status int, v any) {
 	h.Set("Cache-Control", "no-store")
 	s.hurry(w)
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // a client that has gone needs no answer
+	if len(b) <= smallAnswer {
+		b = append(slices.Clip(b), '\n')
+	}
+	_, err := w.Write(b) // a client that has gone needs no answer
+	if err == nil && len(b) > smallAnswer {
+		_, _ = w.Write(newLine)
+	}
 }
+
+var newLine = []byte{'\n'}
 
 // hurry gives the client the time for taking an answer from now on.
 func (s *Server) hurry(w http.ResponseWriter) {
@@ -169,7 +181,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		defer s.dismiss(ask)
-		next.ServeHTTP(w, r.WithContext(ask))
+		r = r.WithContext(ask)
+		ask.answer = answerWriter{ResponseWriter: w, s: s, r: r}
+		next.ServeHTTP(&ask.answer, r)
+		ask.answer.begin()
 	})
 }
 
@@ -197,6 +212,9 @@ type asked struct {
 	context.Context
 	name string
 	who  *client // nil for a probe
+	// Of HTTP, and of gRPC.
+	answer answerWriter
+	held   *hold
 }
 
 type askedKey struct{}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -252,8 +253,13 @@ func (s *Server) submitJob(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) listJobs(w http.ResponseWriter, _ *http.Request) error {
-	s.answer(w, http.StatusOK, map[string][]api.Job{"jobs": s.jobs.list()})
-	return nil
+	s.listing.Lock()
+	b, err := json.Marshal(map[string][]api.Job{"jobs": s.jobs.list()})
+	s.listing.Unlock()
+	if err == nil {
+		s.answer(w, http.StatusOK, json.RawMessage(b))
+	}
+	return err
 }
 
 func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {

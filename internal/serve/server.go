@@ -5,7 +5,7 @@
 //
 // Files: server.go (its life and routes), listen.go (addresses, certificates), guard.go,
 // origin.go, tokens.go and rate.go (who may ask for how much), body.go, reader.go and
-// tensor.go (bodies), v2.go and memory.go (models), grpc.go, grpcconn.go, grpcguard.go, grpcread.go,
+// tensor.go (bodies), answer.go (memory of answers), v2.go and memory.go (models), grpc.go, grpcconn.go, grpcguard.go, grpcread.go,
 // grpcv2.go and grpctensor.go (models by gRPC), jobs.go, jobrun.go and jobstate.go (jobs), proofs.go (proofs), devices.go,
 // events.go, local.go, config.go and profile.go.
 package serve
@@ -63,18 +63,22 @@ type Server struct {
 	open    func(ctx context.Context, devices string) (*weft.Runtime, error)
 	log     *slog.Logger
 
-	tokens   atomic.Pointer[tokens] // nil if none are wanted
-	cert     atomic.Pointer[tls.Certificate]
-	clients  *clients
-	guesses  *clients     // wrong tokens of each address
-	bodies   atomic.Int64 // bytes of bodies under way
-	streams  atomic.Int64
-	draining atomic.Bool
-	hub      *hub
-	jobs     *jobs
-	regions  regions
-	proofs   *prove.Service // nil for none
-	macKey   []byte         // key of the hashes of bodies with witnesses
+	tokens  atomic.Pointer[tokens] // nil if none are wanted
+	cert    atomic.Pointer[tls.Certificate]
+	clients *clients
+	guesses *clients     // wrong tokens of each address
+	bodies  atomic.Int64 // bytes of bodies under way
+	garbage atomic.Int64 // bytes of bodies that were given back since they were last collected
+	// collecting is held while they are, and listing while a list of jobs is made, so that no two lists are made at a
+	// time: a list may be long.
+	collecting, listing sync.Mutex
+	streams             atomic.Int64
+	draining            atomic.Bool
+	hub                 *hub
+	jobs                *jobs
+	regions             regions
+	proofs              *prove.Service // nil for none
+	macKey              []byte         // key of the hashes of bodies with witnesses
 	// actionWait is actionWait, but in tests.
 	actionWait time.Duration
 

@@ -38,6 +38,8 @@ type inference struct {
 	model   string            // as the body has it, where it does
 	version string
 	given   bool // inputs were there
+	message bool // it came by gRPC
+	held    *hold
 
 	// Memory of a request with few inputs.
 	fewInputs [2]infer.Tensor
@@ -462,13 +464,12 @@ func (q *inference) check() error {
 // binary data. It returns where those begin, -1 if there are none.
 func appendResponse(dst []byte, q *inference, resp *infer.Response) (out []byte, header int, err error) {
 	header = -1
-	size := 256 // and what outputs take: numbers have about 10 digits
+	size := int64(256) // and what outputs take at most, so that nothing is copied
 	for i := range resp.Outputs {
-		if size += 128 + len(resp.Outputs[i].Data); !q.asBinary(resp.Outputs[i].Name) {
-			size += 2 * len(resp.Outputs[i].Data)
-		}
+		t := &resp.Outputs[i]
+		size += 128 + q.written(t.Name, t.Type, int64(len(t.Data))/max(t.Type.Size(), 1))
 	}
-	dst = append(slices.Grow(dst, size), `{"model_name":`...)
+	dst = append(slices.Grow(dst, int(size)), `{"model_name":`...)
 	dst = appendText(dst, resp.Model)
 	dst = append(dst, `,"model_version":`...)
 	dst = appendText(dst, resp.Version)

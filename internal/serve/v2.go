@@ -174,11 +174,16 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer fetched()
-	q.Model, q.Version = name, version
+	q.Model, q.Version, q.held = name, version, held
+	asked := held.bytes
 	resp, err := s.predict(r.Context(), q, arrived, r.Header.Get("Traceparent"))
 	if err != nil {
 		return err
 	}
+	// What was sent is needed no more, and the answer may take its time.
+	q.Inputs, q.fewInputs = nil, [2]infer.Tensor{}
+	fetched()
+	held.keep(held.bytes - asked)
 	if err := s.deposit(q, resp.Outputs); err != nil {
 		return err
 	}
@@ -194,6 +199,8 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
 	if cap(out) <= firstBytes {
 		*memory = out
 	}
+	held.keep(int64(cap(out)))
+	answerCounted(w)
 	h := w.Header()
 	h["Content-Type"] = asJSON
 	if at >= 0 {
@@ -209,7 +216,9 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
 // predict computes a prediction for the client of a request, which is done by the end of ctx
 // or by the time that the request names, within the trace of its caller.
 func (s *Server) predict(ctx context.Context, q *inference, arrived time.Time, caller string) (*infer.Response, error) {
-	q.Client = clientOf(ctx)
+	if q.Client = clientOf(ctx); q.held != nil {
+		q.Room = q
+	}
 	if q.timeout > 0 {
 		q.Deadline = arrived.Add(time.Duration(q.timeout) * time.Microsecond)
 	}
