@@ -17,7 +17,8 @@ import (
 // those that hold none of its inputs only the one that is free first can win:
 // a tournament tree per class keeps it at hand. Beside these winners the
 // devices that hold or make an input, the hint and slowed devices are tried, so a
-// task costs O(classes + holders + log devices).
+// task costs O(classes + holders + log devices), and where classes are many O(√classes)
+// instead of classes (index.go).
 //
 // Deciding task by task is short-sighted: a long chain waits behind work that could
 // wait, and copies compete for links that no prediction included. So a graph that has
@@ -28,6 +29,7 @@ type finish struct {
 	trees []tree
 	seats []seat
 	apart []machine.DeviceID // slowed devices, in no tree, ascending
+	index index              // of the classes, where they are many
 	plans planMaker          // what is decided for whole graphs
 }
 
@@ -131,15 +133,7 @@ func (p *finish) choose(v *Situation, t *Ready) (taken, first offer) {
 			best = p.try(v, t, d, best)
 		}
 	} else {
-		for c := range p.trees {
-			best = p.tryClass(v, t, c, best)
-		}
-		for _, d := range p.apart {
-			best = p.try(v, t, d, best)
-		}
-		for k := range min(len(t.Inputs), maxCopies) {
-			best = p.try(v, t, t.Inputs[k].At, best)
-		}
+		best = p.tryAll(v, t)
 	}
 	if t.Near >= 0 && t.Near != best.device {
 		// Most are clearly later and need no closer look.
@@ -156,6 +150,30 @@ func (p *finish) choose(v *Situation, t *Ready) (taken, first offer) {
 		}
 	}
 	return best, best
+}
+
+// tryAll returns the best offer of all devices. The order in which they are tried does not
+// matter; where few are tried of the classes, the others come first, so that there is an offer
+// to beat.
+func (p *finish) tryAll(v *Situation, t *Ready) (best offer) {
+	best = noOffer
+	k := p.costs(v, t)
+	if k == nil {
+		p.index.steps += uint64(len(p.trees))
+		for c := range p.trees {
+			best = p.tryClass(v, t, c, best)
+		}
+	}
+	for _, d := range p.apart {
+		best = p.try(v, t, d, best)
+	}
+	for k := range min(len(t.Inputs), maxCopies) {
+		best = p.try(v, t, t.Inputs[k].At, best)
+	}
+	if k != nil {
+		best = p.search(v, t, k, 1, best)
+	}
+	return best
 }
 
 // hinted reports whether the offer of the hinted device is near enough.
@@ -248,6 +266,7 @@ func (p *finish) build(v *Situation) {
 	p.seats = make([]seat, len(v.Devices))
 	p.trees = make([]tree, v.Classes)
 	p.apart = nil
+	p.index.clear()
 	members := make([][]machine.DeviceID, v.Classes)
 	for i := range v.Devices {
 		d, dev := machine.DeviceID(i), &v.Devices[i]
@@ -303,6 +322,9 @@ func (p *finish) replayOne(v *Situation, d machine.DeviceID) {
 			return // d neither won here before nor does now
 		}
 		node[k] = w
+	}
+	if s.leaf > 0 {
+		p.refresh(v, s.class)
 	}
 }
 

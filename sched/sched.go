@@ -105,6 +105,9 @@ type Ready struct {
 	InputsAt time.Duration
 	// Cost is its predicted time by device class, negative where it cannot run.
 	Cost []time.Duration
+	// CostID is a number that tasks have in common only if they have the same Cost, which does
+	// not change; 0 if that is not known.
+	CostID uint64
 	// Width is the number of lanes that it takes, by device class; nil where it takes one of each.
 	Width []uint8
 	// Need is the memory its uses and workspace take of a device's own memory,

@@ -142,6 +142,7 @@ type Engine struct {
 
 	now      time.Duration // the time of this step
 	epoch    uint64        // of the cost model in this step, plus 1: 0 means costs not computed
+	costIDs  uint64        // the last sched.Ready.CostID given out
 	asked    bool          // a call outside Step needs a step
 	hostOnly bool          // every device uses host memory: there are no copies and no inputs to list
 	isolated bool          // some device runs in a process of its own

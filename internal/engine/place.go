@@ -103,6 +103,8 @@ func (e *Engine) shape(r *run, gt graph.TaskID) *shape {
 // fillCosts asks the cost model for the costs of a shape, once for each device class.
 func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
 	sh.epoch = e.epoch
+	e.costIDs++
+	sh.costID = e.costIDs
 	for c := range sh.costs {
 		sh.costs[c] = -1
 	}
@@ -224,6 +226,7 @@ func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 	v := &e.situation.Tasks[n]
 	v.Run, v.Task, v.Kernel, v.Ops, v.Bytes = int32(r.slot), gt, sh.kernel, sh.ops, sh.bytes
 	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, sh.costs
+	v.CostID = sh.costID
 	v.Need, v.HostNeed, v.Inputs, v.Hint, v.Only = 0, 0, nil, -1, nil
 	v.Near = near
 	if e.teams {

@@ -144,6 +144,7 @@ type shape struct {
 	// knows least.
 	samples int
 	epoch   uint64          // the epoch of the cost model that costs are of
+	costID  uint64          // sched.Ready.CostID of costs
 	ran     uint64          // devices, by ranBit, whose process has run it
 	costs   []time.Duration // by device class, negative if it cannot run there
 	// widths is, by device class, the number of lanes that a task takes; nil if no device is a team.
