@@ -60,7 +60,14 @@ whichever has the most left to do.
 Replicas are dealt out to devices whole. With --split-chain and one replica its
 beads are, and devices gather all positions after every step. That pays for few
 chains: it is refused with the predicted times where it does not, unless it is
---split-chain=always. The trajectory has the same bytes.`,
+--split-chain=always. The trajectory has the same bytes.
+
+A trajectory (--out) takes the place of an earlier file with the first frame,
+and has each frame as soon as it is computed. Whatever moment weft is ended at,
+all frames before can be read; a DCD file's header may count one less than
+there are. A run that goes on from a checkpoint goes on in its file, without a
+frame twice or missing. Frames for which the disk had no room are written once
+it has.`,
 		Example: `  weft run fold
   weft run fold --structure BPTI --temperature 0.6-1.1 --steps 2000000
   weft run fold --temperature 0.6-1.1 --html fold.html
@@ -156,16 +163,14 @@ func (f *folding) run(c *cobra.Command) error {
 		return checkpointError(err)
 	}
 	defer rt.Close()
-	rep, err := f.do(c, rt, runs)
+	rep, err := f.do(c, rt, runs, files)
 	if rep == nil {
 		return err
 	}
 	for _, file := range files {
-		if err != nil {
-			break
-		}
 		one := rep.Structures[file.run]
-		if err = file.out.Replace(func(w io.Writer) error { return file.write(w, one) }); err == nil {
+		written := false
+		if written, err = file.finish(one, err); written {
 			one.Files = append(one.Files, file.name)
 		}
 	}
@@ -210,12 +215,56 @@ func (f *folding) open() ([]*fold.Run, error) {
 	return runs, nil
 }
 
-// foldFile is a file that is written of the result.
+// foldFile is a file that is written of the result: a trajectory, while it is computed, or at the end a page.
 type foldFile struct {
 	name  string
 	run   int
 	out   *terminal.Output
+	traj  *fold.Trajectory
 	write func(w io.Writer, rep *foldReport) error
+}
+
+// begin makes the trajectory for a file that is open.
+func (file *foldFile) begin(r *fold.Run, format string) (err error) {
+	if w := file.out.Stream(); w != nil {
+		file.traj, err = fold.NewStream(r, w, format)
+	} else {
+		file.traj, err = fold.NewTrajectory(r, file.out, format)
+	}
+	return err
+}
+
+// frames writes the frames of a trajectory that have been computed, and returns what is wrong with the file. The next
+// call tries that again.
+func (file *foldFile) frames(n int) error {
+	err := file.traj.Write(n)
+	switch {
+	case err == nil || errors.Is(err, fold.ErrFormat):
+		return err
+	case file.out.Stream() != nil:
+		err = terminal.FileError(file.name, err)
+	}
+	return fmt.Errorf("%w; it has the first %d of %d frames", err, file.traj.Frames(), n)
+}
+
+// finish writes what is left of a file, of a page only where nothing failed, and reports whether the file was written. It
+// returns the first error.
+func (file *foldFile) finish(rep *foldReport, failed error) (bool, error) {
+	switch {
+	case file.traj != nil:
+		err := file.frames(rep.Done)
+		if err == nil {
+			err = file.out.Close()
+		}
+		if failed == nil {
+			failed = err
+		}
+		return err == nil && rep.Done > 0, failed
+	case failed != nil:
+		return false, failed
+	}
+	err := file.out.Replace(func(w io.Writer) error { return file.write(w, rep) })
+	return err == nil, err
 }
 
 // files opens what the results are written to.
@@ -233,7 +282,7 @@ func (f *folding) files(c *cobra.Command, runs []*fold.Run) ([]foldFile, error) 
 	var files []foldFile
 	for k, r := range runs {
 		for _, file := range []foldFile{
-			{name: f.out, write: func(w io.Writer, _ *foldReport) error { return r.Write(w, format) }},
+			{name: f.out},
 			{name: f.html, write: func(w io.Writer, rep *foldReport) error { return writeFoldPage(w, r, rep) }},
 		} {
 			if file.name == "" {
@@ -263,6 +312,12 @@ func (f *folding) files(c *cobra.Command, runs []*fold.Run) ([]foldFile, error) 
 				return err
 			}
 			outputs = append(outputs, files[k].out)
+			if files[k].write != nil {
+				continue
+			}
+			if err := files[k].begin(runs[files[k].run], format); err != nil {
+				return terminal.Usage(err)
+			}
 		}
 		return terminal.Distinct(outputs, f.named()...)
 	}()
@@ -277,7 +332,7 @@ func (f *folding) files(c *cobra.Command, runs []*fold.Run) ([]foldFile, error) 
 
 // do folds and checks. Where a run was interrupted, the report says how far it came; it is nil
 // after another error.
-func (f *folding) do(c *cobra.Command, rt *weft.Runtime, runs []*fold.Run) (*foldReports, error) {
+func (f *folding) do(c *cobra.Command, rt *weft.Runtime, runs []*fold.Run, files []foldFile) (*foldReports, error) {
 	total, title := 0, runs[0].Name()
 	for _, r := range runs {
 		total += r.Rounds()
@@ -301,7 +356,16 @@ func (f *folding) do(c *cobra.Command, rt *weft.Runtime, runs []*fold.Run) (*fol
 		if len(runs) > 1 {
 			of = r.Structure().Name + ", "
 		}
-		p.At("%sstep %d: Q %.2f RMSD %.1f best %.1f", of, now.Step, now.Q, now.RMSD, seen[k].best.RMSD)
+		wrong := ""
+		for _, file := range files {
+			if file.run != k || file.traj == nil {
+				continue
+			}
+			if err := file.frames(round + 1); err != nil {
+				wrong = fmt.Sprintf(" (%v)", err)
+			}
+		}
+		p.At("%sstep %d: Q %.2f RMSD %.1f best %.1f%s", of, now.Step, now.Q, now.RMSD, seen[k].best.RMSD, wrong)
 	})
 	took := time.Since(begin)
 	if errors.Is(err, fold.ErrSplit) {
@@ -484,6 +548,9 @@ func (rep *foldReport) text(b *bytes.Buffer) {
 		if rep.Best != nil {
 			fmt.Fprintf(b, "Best so far: RMSD %.2f, Q %.2f, by replica %d at step %d.\n", rep.Best.RMSD, rep.Best.Q, rep.Best.Replica, rep.Best.Step)
 		}
+		if len(rep.Files) > 0 {
+			fmt.Fprintf(b, "Written, as far as it was computed: %s.\n", strings.Join(rep.Files, ", "))
+		}
 		rep.Verified.text(b)
 		return
 	}
@@ -536,7 +603,9 @@ func (rep *foldReport) text(b *bytes.Buffer) {
 	case rep.Checked:
 		fmt.Fprintln(b, "The energies and the last steps agree with an independent reference.")
 		writeMisses(b, rep.Misses)
-	case rep.Interrupted:
+	case rep.Interrupted && len(rep.Files) == 0:
 		fmt.Fprintln(b, "Interrupted; the result was not checked, and no file was written.")
+	case rep.Interrupted:
+		fmt.Fprintln(b, "Interrupted; the result was not checked.")
 	}
 }

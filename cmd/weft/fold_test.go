@@ -350,3 +350,58 @@ func TestFoldSplit(t *testing.T) {
 		t.Errorf("status %d, %s", code, err)
 	}
 }
+
+// A trajectory has the frames that were computed when a run is interrupted, and a run that goes on from its
+// checkpoint, or without one from the start, ends it with the bytes of a run that was not, whatever the end of the file
+// was made.
+func TestFoldKeepsFrames(t *testing.T) {
+	dir := t.TempDir()
+	args := func(out string, more ...string) []string {
+		return foldArgs(append([]string{"--steps", "20000", "--frame", "20", "--replicas", "8", "--check=false", "--out", out}, more...)...)
+	}
+	for _, ext := range []string{".dcd", ".pdb", ".xtc"} {
+		whole, out, kept := filepath.Join(dir, "whole"+ext), filepath.Join(dir, "cut"+ext), filepath.Join(dir, "kept"+ext)
+		if ext == ".dcd" {
+			works(t, args(whole)...)
+		} else {
+			works(t, args(whole, "--checkpoint", filepath.Join(dir, "kept.dcd"), "--resume")...) // it is complete
+		}
+		want, err := os.ReadFile(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var stdout, stderr bytes.Buffer
+		ended := make(chan int)
+		go func() { ended <- run(ctx, args(out, "--checkpoint", kept, "--every", "1ms"), &stdout, &stderr) }()
+		frames := func() bool {
+			info, err := os.Stat(out)
+			return err == nil && info.Size() > 20_000
+		}
+		for ; !frames(); time.Sleep(time.Millisecond) {
+			select {
+			case <-ended:
+				t.Fatalf("%s: nothing is in the file while the run goes on\n%s%s", ext, &stdout, &stderr)
+			default:
+			}
+		}
+		stop()
+		<-ended
+		got, err := os.ReadFile(out)
+		if err != nil || len(got) == 0 || !bytes.HasPrefix(want[12:], got[12:]) {
+			t.Fatalf("%s: %d bytes of %d, %v\n%s%s", ext, len(got), len(want), err, &stdout, &stderr)
+		}
+		if len(got) < len(want) && !strings.Contains(stdout.String(), "Written, as far as it was computed: "+out) {
+			t.Errorf("%s", &stdout)
+		}
+		for _, cut := range []int{len(got) - 7, 15_000} { // as a kill at any byte leaves it
+			if err := os.WriteFile(out, got[:cut], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			works(t, args(out, "--checkpoint", kept, "--resume")...)
+			if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s cut at %d: %d bytes, want %d, %v", ext, cut, len(got), len(want), err)
+			}
+		}
+	}
+}

@@ -18,7 +18,7 @@ type Output struct {
 	mode fs.FileMode // its permissions
 	// stream is standard output, a pipe or a device, which is written directly; nil for a regular file.
 	stream io.Writer
-	opened *os.File // the pipe or device, until Close
+	opened *os.File // the pipe or device, or a file that is written as the command goes, until Close
 }
 
 // OpenOutput checks that a command can write a file at its end, by [Output.Replace], so that a file that
@@ -171,7 +171,51 @@ func (o *Output) save(f *os.File, write func(w io.Writer) error) error {
 	return err
 }
 
-// Close closes a pipe or device. Closing it again does nothing.
+// Stream returns standard output, a pipe or a device, which can only be appended to, and nil for a regular file.
+func (o *Output) Stream() io.Writer { return o.stream }
+
+// ReadAt reads a regular file that is written as the command goes. It is opened, or made, when it is used first, and
+// is what it was before until WriteAt or Truncate changes it.
+func (o *Output) ReadAt(p []byte, at int64) (n int, err error) {
+	if err = o.open(); err == nil {
+		n, err = o.opened.ReadAt(p, at)
+	}
+	return n, err
+}
+
+// WriteAt writes to a regular file in place, as ReadAt reads it.
+func (o *Output) WriteAt(p []byte, at int64) (n int, err error) {
+	if err = o.open(); err == nil {
+		n, err = o.opened.WriteAt(p, at)
+	}
+	return n, o.fileError(err)
+}
+
+// Truncate sets the length of a regular file, as ReadAt reads it.
+func (o *Output) Truncate(size int64) error {
+	err := o.open()
+	if err == nil {
+		err = o.opened.Truncate(size)
+	}
+	return o.fileError(err)
+}
+
+func (o *Output) open() (err error) {
+	if o.opened == nil {
+		o.opened, err = os.OpenFile(o.path, os.O_RDWR|os.O_CREATE, 0o666)
+	}
+	return o.fileError(err)
+}
+
+// fileError puts the name of the file in front of an error about it.
+func (o *Output) fileError(err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		return FileError(o.name, err)
+	}
+	return err
+}
+
+// Close closes what is open. Closing it again does nothing.
 func (o *Output) Close() error {
 	f := o.opened
 	if f == nil {

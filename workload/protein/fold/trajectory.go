@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -68,21 +67,17 @@ func middle(x []float64) (m [3]float64) {
 // each moved and turned to where it is nearest to the native structure. With exchange its
 // frames are of the replicas that were at that temperature. The format "pdb" has a model for each
 // frame, "dcd" is that of CHARMM and NAMD, and "xtc" that of GROMACS, which have coordinates
-// alone; "xtc" keeps hundredths of an angstrom.
+// alone; "xtc" keeps hundredths of an angstrom. [Trajectory] writes the same bytes frame by frame.
 func (r *Run) Write(w io.Writer, format string) error {
-	b := bufio.NewWriter(w)
-	write := map[string]func(*bufio.Writer) error{"pdb": r.writePDB, "dcd": r.writeDCD, "xtc": r.writeXTC}[format]
-	if write == nil {
-		return fmt.Errorf("fold: format %q: %w: use pdb, dcd or xtc", format, ErrFormat)
-	}
-	if err := write(b); err != nil {
+	t := &Trajectory{to: w}
+	if err := t.of(r, format); err != nil {
 		return err
 	}
-	return b.Flush()
+	return t.Write(r.Rounds())
 }
 
-// frame is the coordinates of a frame of the trajectory.
-func (r *Run) frame(i int) []float64 {
+// coordinates are those of a frame of the trajectory.
+func (r *Run) coordinates(i int) []float64 {
 	n := 3 * r.model.Beads()
 	x := make([]float64, n)
 	for k := range x {
@@ -141,69 +136,90 @@ func (r *Run) labels() ([]string, error) {
 	return out, nil
 }
 
-func (r *Run) writePDB(w *bufio.Writer) error {
-	labels, err := r.labels()
-	if err != nil {
-		return err
-	}
-	for i := range r.Rounds() {
-		fmt.Fprintf(w, "MODEL     %4d\n", i+1)
-		x := r.frame(i)
-		for k, res := range r.structure.Residues {
-			for _, v := range x[3*k : 3*k+3] {
-				if v <= lowPDB || v >= highPDB {
-					return fmt.Errorf("fold: frame %d: a coordinate of %.0f angstrom has no place in the PDB format: %w: name a file that ends in .dcd", i+1, v, ErrFormat)
-				}
-			}
-			fmt.Fprintf(w, "ATOM  %5d  CA  %3.3s %s   %8.3f%8.3f%8.3f  1.00%6.2f           C\n",
-				(k+1)%100_000, res.Name, labels[k], x[3*k], x[3*k+1], x[3*k+2], min(max(res.B, -99.99), 999.99))
-		}
-		fmt.Fprintln(w, "ENDMDL")
-	}
-	fmt.Fprintln(w, "END")
-	return nil
+// encoder makes the bytes of a format, a header and a frame at a time.
+type encoder interface {
+	// header is what comes before the first frame of a file that has some frames.
+	header(frames int) []byte
+	// frame is the frame with a number, from 0 on.
+	frame(i int) ([]byte, error)
+	// end is what comes after the last frame.
+	end() []byte
 }
 
-// writeDCD writes Fortran records: each has its length before and behind it.
-func (r *Run) writeDCD(w *bufio.Writer) error {
-	record := func(parts ...any) error {
-		size := 0
-		for _, p := range parts {
-			size += binary.Size(p)
-		}
-		for _, p := range append(append([]any{int32(size)}, parts...), int32(size)) {
-			if err := binary.Write(w, binary.LittleEndian, p); err != nil {
-				return err
+func (r *Run) encoder(format string) (encoder, error) {
+	switch format {
+	case "pdb":
+		labels, err := r.labels()
+		return pdb{r, labels}, err
+	case "dcd":
+		return dcd{r}, nil
+	case "xtc":
+		return xtc{r}, nil
+	}
+	return nil, fmt.Errorf("fold: format %q: %w: use pdb, dcd or xtc", format, ErrFormat)
+}
+
+type pdb struct {
+	*Run
+	labels []string
+}
+
+func (pdb) header(int) []byte { return nil }
+func (pdb) end() []byte       { return []byte("END\n") }
+
+func (r pdb) frame(i int) ([]byte, error) {
+	b := fmt.Appendf(nil, "MODEL     %4d\n", i+1)
+	x := r.coordinates(i)
+	for k, res := range r.structure.Residues {
+		for _, v := range x[3*k : 3*k+3] {
+			if v <= lowPDB || v >= highPDB {
+				return nil, fmt.Errorf("fold: frame %d: a coordinate of %.0f angstrom has no place in the PDB format: %w: name a file that ends in .dcd", i+1, v, ErrFormat)
 			}
 		}
-		return nil
+		b = fmt.Appendf(b, "ATOM  %5d  CA  %3.3s %s   %8.3f%8.3f%8.3f  1.00%6.2f           C\n",
+			(k+1)%100_000, res.Name, r.labels[k], x[3*k], x[3*k+1], x[3*k+2], min(max(res.B, -99.99), 999.99))
 	}
+	return append(b, "ENDMDL\n"...), nil
+}
+
+// dcd makes Fortran records: each has its length before and behind it.
+type dcd struct{ *Run }
+
+// dcdCount is where the header has the number of frames: behind the length of its record and four letters.
+const dcdCount = 8
+
+// record appends a record of numbers of a fixed size.
+func record(b []byte, parts ...any) []byte {
+	size := 0
+	for _, p := range parts {
+		size += binary.Size(p)
+	}
+	for _, p := range append(append([]any{int32(size)}, parts...), int32(size)) {
+		b, _ = binary.Append(b, binary.LittleEndian, p) // it errs for types of no fixed size alone
+	}
+	return b
+}
+
+func (r dcd) header(frames int) []byte {
 	var header [20]int32
-	header[0], header[1], header[2], header[3] = int32(r.Rounds()), int32(r.c.Every), int32(r.c.Every), int32(min(r.c.Steps, math.MaxInt32))
+	header[0], header[1], header[2], header[3] = int32(frames), int32(r.c.Every), int32(r.c.Every), int32(min(r.c.Steps, math.MaxInt32))
 	header[9] = int32(math.Float32bits(float32(r.c.TimeStep)))
 	header[19] = 24 // the version of CHARMM whose format it is
 	title := fmt.Sprintf("%-80.80s", "weft: structure-based C-alpha model of "+r.name)
-	if err := record([]byte("CORD"), header); err != nil {
-		return err
-	}
-	if err := record(int32(1), []byte(title)[:80]); err != nil {
-		return err
-	}
-	n := r.model.Beads()
-	if err := record(int32(n)); err != nil {
-		return err
-	}
-	axis := make([]float32, n)
-	for i := range r.Rounds() {
-		x := r.frame(i)
-		for c := range 3 {
-			for k := range axis {
-				axis[k] = float32(x[3*k+c])
-			}
-			if err := record(axis); err != nil {
-				return err
-			}
+	b := record(nil, []byte("CORD"), header)
+	b = record(b, int32(1), []byte(title)[:80])
+	return record(b, int32(r.model.Beads()))
+}
+
+func (dcd) end() []byte { return nil }
+
+func (r dcd) frame(i int) (b []byte, _ error) {
+	x, axis := r.coordinates(i), make([]float32, r.model.Beads())
+	for c := range 3 {
+		for k := range axis {
+			axis[k] = float32(x[3*k+c])
 		}
+		b = record(b, axis)
 	}
-	return nil
+	return b, nil
 }

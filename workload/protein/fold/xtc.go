@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"bufio"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -35,41 +34,46 @@ func (w *bitWriter) write(n int, v uint64) {
 	}
 }
 
-// writeXTC writes frames of big-endian words. Coordinates are whole numbers, packed into as many
+// xtc makes frames of big-endian words. Coordinates are whole numbers, packed into as many
 // bits as their range needs, and each atom is written by itself.
-func (r *Run) writeXTC(w *bufio.Writer) error {
-	for i := range r.Rounds() {
-		x, step := r.frame(i), min((i+1)*r.c.Every, r.c.Steps)
-		n := int32(len(x) / 3)
-		header := []any{int32(xtcMagic), n, int32(min(step, math.MaxInt32)), float32(float64(step) * r.c.TimeStep), [9]float32{}, n}
-		for _, v := range header {
-			if err := binary.Write(w, binary.BigEndian, v); err != nil {
-				return err
-			}
-		}
-		if n <= xtcPlain {
-			for _, v := range x {
-				if err := binary.Write(w, binary.BigEndian, float32(v/10)); err != nil {
-					return err
-				}
-			}
-			continue
-		}
-		if err := packXTC(w, x); err != nil {
-			return fmt.Errorf("fold: frame %d: %w", i+1, err)
-		}
+type xtc struct{ *Run }
+
+func (xtc) header(int) []byte { return nil }
+func (xtc) end() []byte       { return nil }
+
+// words appends numbers of a fixed size.
+func words(b []byte, vs ...any) []byte {
+	for _, v := range vs {
+		b, _ = binary.Append(b, binary.BigEndian, v) // it errs for types of no fixed size alone
 	}
-	return nil
+	return b
 }
 
-// packXTC writes the coordinates of a frame.
-func packXTC(w *bufio.Writer, x []float64) error {
+func (r xtc) frame(i int) ([]byte, error) {
+	x, step := r.coordinates(i), min((i+1)*r.c.Every, r.c.Steps)
+	n := int32(len(x) / 3)
+	b := words(nil, int32(xtcMagic), n, int32(min(step, math.MaxInt32)), float32(float64(step)*r.c.TimeStep), [9]float32{}, n)
+	if n <= xtcPlain {
+		for _, v := range x {
+			b = words(b, float32(v/10))
+		}
+		return b, nil
+	}
+	b, err := packXTC(b, x)
+	if err != nil {
+		return nil, fmt.Errorf("fold: frame %d: %w", i+1, err)
+	}
+	return b, nil
+}
+
+// packXTC appends the coordinates of a frame.
+func packXTC(to []byte, x []float64) ([]byte, error) {
 	whole := make([]int32, len(x))
 	low, high := [3]int32{math.MaxInt32, math.MaxInt32, math.MaxInt32}, [3]int32{math.MinInt32, math.MinInt32, math.MinInt32}
 	for k, v := range x {
 		v = math.Round(v / 10 * xtcPrecision)
 		if !(math.Abs(v) <= xtcMost) {
-			return fmt.Errorf("a coordinate of %.0f angstrom has no place in the XTC format: %w: name a file that ends in .dcd", x[k], ErrFormat)
+			return nil, fmt.Errorf("a coordinate of %.0f angstrom has no place in the XTC format: %w: name a file that ends in .dcd", x[k], ErrFormat)
 		}
 		whole[k] = int32(v)
 		low[k%3], high[k%3] = min(low[k%3], whole[k]), max(high[k%3], whole[k])
@@ -104,12 +108,7 @@ func packXTC(w *bufio.Writer, x []float64) error {
 		}
 		b.write(1, 0) // no small differences follow
 	}
-	for _, v := range []any{float32(xtcPrecision), low, high, int32(xtcSmall), int32(len(b.to)), b.to, make([]byte, -len(b.to)&3)} {
-		if err := binary.Write(w, binary.BigEndian, v); err != nil {
-			return err
-		}
-	}
-	return nil
+	return words(to, float32(xtcPrecision), low, high, int32(xtcSmall), int32(len(b.to)), b.to, make([]byte, -len(b.to)&3)), nil
 }
 
 // product is a × b + c in 128 bits.

@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -81,12 +80,11 @@ func TestPackXTC(t *testing.T) {
 		for k := range x {
 			x[k] = (r.Float64()-0.3)*spread[k%3] + 5
 		}
-		var b bytes.Buffer
-		w := bufio.NewWriter(&b)
-		if err := errors.Join(packXTC(w, x), w.Flush()); err != nil {
+		b, err := packXTC(nil, x)
+		if err != nil {
 			t.Fatal(err)
 		}
-		got, rest := unpackXTC(t, b.Bytes(), 40)
+		got, rest := unpackXTC(t, b, 40)
 		for k := range x {
 			if math.Abs(got[k]-x[k]) > 0.00500001 {
 				t.Fatalf("spread %v: coordinate %d is %v, want %v", spread, k, got[k], x[k])
@@ -97,7 +95,7 @@ func TestPackXTC(t *testing.T) {
 		}
 	}
 	for _, bad := range []float64{1e9, math.NaN(), math.Inf(-1)} {
-		if err := packXTC(bufio.NewWriter(&bytes.Buffer{}), []float64{0, bad, 0}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), ".dcd") {
+		if _, err := packXTC(nil, []float64{0, bad, 0}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), ".dcd") {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}
