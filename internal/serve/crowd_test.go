@@ -92,8 +92,7 @@ func TestCrowd(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "open\n" {
 		t.Fatalf("the others: %q, %v", line, err)
 	}
-	open := &s.listener.(*limited).open
-	until(t, "all are there", func() bool { return open.Load() >= int64(idle+slowReaders+slowWriters) })
+	until(t, "all are there", func() bool { return s.conns.count() >= idle+slowReaders+slowWriters })
 	until(t, "bodies are awaited and answers not taken", func() bool {
 		return s.bodies.Load() >= slowReaders*largeAnswer+slowWriters*firstBytes
 	})
@@ -112,7 +111,7 @@ func TestCrowd(t *testing.T) {
 		t.Error(err)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	until(t, "all have gone", func() bool { return open.Load() == 0 && s.bodies.Load() == 0 })
+	until(t, "all have gone", func() bool { return s.conns.count() == 0 && s.bodies.Load() == 0 })
 }
 
 // others asks a server as a client does, on one connection and on new ones.

@@ -57,8 +57,7 @@ func (l *rpcListener) forget(c *rpcConn) {
 // rpcConn is a connection of gRPC.
 type rpcConn struct {
 	net.Conn
-	from  *rpcListener
-	shown shown
+	from *rpcListener
 
 	mu      sync.Mutex
 	untaken map[*reply]bool // nil once it is closed

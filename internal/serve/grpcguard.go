@@ -68,7 +68,7 @@ func (s *Server) guardGRPC(service any, stream grpc.ServerStream, info *grpc.Str
 	at := p.Addr.(rpcAddr)
 	from := address(at.String())
 	probe := rpcProbes[info.FullMethod]
-	ask, err := s.admit(context.WithValue(ctx, shownKey{}, &at.conn.shown), from, first(head, "authorization"), probe)
+	ask, err := s.admit(withConnection(ctx, at.conn.Conn), from, first(head, "authorization"), probe)
 	if err != nil {
 		return err
 	}

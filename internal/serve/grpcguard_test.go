@@ -165,7 +165,7 @@ func TestGRPCSlowReader(t *testing.T) {
 			continue
 		}
 		// The client has acknowledged the window that it began with, and no more.
-		until("an answer that nobody took", func(n int64) bool { return n == 0 && s.grpcAt.Listener.(*limited).open.Load() == 0 })
+		until("an answer that nobody took", func(n int64) bool { return n == 0 && s.conns.count() == 0 })
 		if err := x.RecvMsg(&oip.ModelInferResponse{}); status.Code(err) != codes.Unavailable {
 			t.Errorf("a server that waits no longer: %v", err)
 		}

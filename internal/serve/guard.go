@@ -211,7 +211,8 @@ var (
 type asked struct {
 	context.Context
 	name string
-	who  *client // nil for a probe
+	who  *client     // nil for a probe
+	conn *connection // nil for whoever is not known, and in tests
 	// Of HTTP, and of gRPC.
 	answer answerWriter
 	held   *hold
@@ -260,9 +261,11 @@ func (s *Server) admit(ctx context.Context, from, authorization string, probe bo
 	name, err := s.identify(ctx, from, authorization)
 	if probe {
 		if err != nil {
-			name = anonymous
+			return &asked{Context: ctx, name: anonymous}, nil
 		}
-		return &asked{Context: ctx, name: name}, nil
+		ask := &asked{Context: ctx, name: name, conn: connectionOf(ctx)}
+		ask.conn.enter()
+		return ask, nil
 	}
 	if err != nil {
 		if status, _ := statusOf(err); status == http.StatusUnauthorized {
@@ -279,7 +282,9 @@ func (s *Server) admit(ctx context.Context, from, authorization string, probe bo
 	if wait > 0 {
 		return nil, busyf(http.StatusTooManyRequests, wait, "too many requests of %s: try again in %v", name, wait.Round(time.Microsecond))
 	}
-	return &asked{Context: ctx, name: name, who: who}, nil
+	ask := &asked{Context: ctx, name: name, who: who, conn: connectionOf(ctx)}
+	ask.conn.enter()
+	return ask, nil
 }
 
 // dismiss counts a request out that was let in.
@@ -287,6 +292,7 @@ func (s *Server) dismiss(ask *asked) {
 	if ask.who != nil {
 		s.clients.leave(ask.who)
 	}
+	ask.conn.leave()
 }
 
 // anonymous is the name of whoever asks for health without a token that is known, where tokens
@@ -315,7 +321,10 @@ func (s *Server) identify(ctx context.Context, from, authorization string) (stri
 		return "", failf(http.StatusUnauthorized, "this server wants a token: send Authorization: Bearer TOKEN")
 	}
 	hash := sha256.Sum256([]byte(token))
-	shown, _ := ctx.Value(shownKey{}).(*shown)
+	shown := (*shown)(nil)
+	if c := connectionOf(ctx); c != nil {
+		shown = &c.shown
+	}
 	allowance := (*client)(nil) // nil for a token that is no guess
 	if !shown.has(&hash) {
 		who, wait := s.guesses.enter(neighbours(from))

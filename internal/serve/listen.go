@@ -8,8 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 
 	"github.com/weft-run/weft/internal/safefile"
 )
@@ -78,6 +76,10 @@ func (s *Server) Listen() error {
 
 // bind takes the addresses.
 func (s *Server) bind() error {
+	if n := placesFor(s.limits.Connections, descriptors()); n < s.limits.Connections {
+		s.conns.most = n
+		s.log.Warn("fewer connections are taken than limits.connections says: raise the number of files that the process may open, by ulimit -n", "connections", n, "wanted", s.limits.Connections)
+	}
 	network, address, err := s.config.address()
 	if err != nil {
 		return err
@@ -96,6 +98,12 @@ func (s *Server) bind() error {
 	return nil
 }
 
+// spared are the descriptors that are left for other things than connections, but at most half of those there are.
+const spared = 256
+
+// placesFor returns how many connections there may be where so many descriptors are left.
+func placesFor(wanted, left int) int { return max(min(wanted, left-min(spared, left/2)), 1) }
+
 // listen takes an address, for as many connections as are allowed.
 func (s *Server) listen(network, address string) (l net.Listener, err error) {
 	if network == "unix" {
@@ -106,7 +114,7 @@ func (s *Server) listen(network, address string) (l net.Listener, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &limited{Listener: l, most: int64(s.limits.Connections)}, nil
+	return &limited{Listener: l, all: s.conns}, nil
 }
 
 // URL returns the address of the server, after Listen.
@@ -115,38 +123,6 @@ func (s *Server) URL() string {
 		return s.config.Listen
 	}
 	return s.scheme() + "://" + s.listener.Addr().String()
-}
-
-// limited is a listener that closes connections at once which are more than allowed.
-type limited struct {
-	net.Listener
-	most int64
-	open atomic.Int64
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if l.open.Add(1) <= l.most {
-			return &counted{Conn: c, left: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
-		}
-		l.open.Add(-1)
-		_ = c.Close() // it was not begun
-	}
-}
-
-// counted is a connection that counts itself out when it is closed.
-type counted struct {
-	net.Conn
-	left func()
-}
-
-func (c *counted) Close() error {
-	c.left()
-	return c.Conn.Close()
 }
 
 // maxSocket is the longest name that a socket may have: 104 bytes on macOS, with a zero.

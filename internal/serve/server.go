@@ -3,7 +3,7 @@
 // limits and checks that keep others out. What it serves is given to it: models by an
 // infer.Service, metrics and the dashboard as handlers. cmd/weft starts it.
 //
-// Files: server.go (its life and routes), listen.go (addresses, certificates), guard.go,
+// Files: server.go (its life and routes), listen.go (addresses, certificates), connections.go (who has a place), guard.go,
 // origin.go, tokens.go and rate.go (who may ask for how much), body.go, reader.go and
 // tensor.go (bodies), answer.go (memory of answers), v2.go and memory.go (models), grpc.go, grpcconn.go, grpcguard.go, grpcread.go,
 // grpcv2.go and grpctensor.go (models by gRPC), jobs.go, jobrun.go and jobstate.go (jobs), proofs.go (proofs), devices.go,
@@ -90,6 +90,7 @@ type Server struct {
 	ending    context.Context // ends when proofs of clients are to be cut off
 	cutOff    context.CancelFunc
 	http      *http.Server
+	conns     *connections
 	listener  net.Listener
 	grpc      *grpc.Server // nil without gRPC
 	grpcAt    *rpcListener
@@ -128,6 +129,7 @@ func New(o Options) (*Server, error) {
 	if s.open == nil {
 		s.open = func(context.Context, string) (*weft.Runtime, error) { return nil, errNoOpen }
 	}
+	s.conns = newConnections(c.Limits.Connections, o.Log)
 	s.jobs = &jobs{limits: c.Jobs, hub: s.hub, log: o.Log, now: time.Now}
 	if c.SharedMemory {
 		s.regions.dir = sharedFolder
@@ -144,9 +146,7 @@ func New(o Options) (*Server, error) {
 		ReadHeaderTimeout: time.Duration(c.Limits.ReadTime), IdleTimeout: time.Duration(c.Limits.IdleTime),
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), TLSConfig: s.tlsConfig(),
 		DisableGeneralOptionsHandler: true, // which would answer before the guard
-		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
-			return context.WithValue(ctx, shownKey{}, &shown{})
-		},
+		ConnContext:                  withConnection,
 	}
 	if rpcNetwork != "" {
 		s.grpc = s.newGRPC(rpcNetwork)
@@ -381,6 +381,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	if err := s.http.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		errs = append(errs, err)
 	}
+	s.conns.end()
 	s.endRelay()
 	if s.proofs != nil {
 		errs = append(errs, s.proofs.Close(ctx))

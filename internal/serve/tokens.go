@@ -120,8 +120,6 @@ type shown struct {
 	hash atomic.Pointer[[sha256.Size]byte]
 }
 
-type shownKey struct{}
-
 func (s *shown) has(hash *[sha256.Size]byte) bool {
 	if s == nil {
 		return false

@@ -1,0 +1,360 @@
+package serve
+
+import (
+	"container/heap"
+	"container/list"
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Connections of HTTP and of gRPC share one number of places. Where all are taken, a new connection is given that of
+// another, and refused only if all others have requests under way:
+//
+//   - first of one that is silent, which has not sent a request yet that the guard let in, by the head of the request;
+//   - then of one whose client is known and which is idle.
+//
+// Of these the address goes first that has the most, and of its connections the oldest. So whoever opens many takes
+// places from nobody but itself, and a client with a token needs no more than to send its request.
+
+// connections are those that are open.
+type connections struct {
+	log   *slog.Logger
+	every time.Duration // between two lines of the log; tests change it
+
+	mu            sync.Mutex
+	most          int // that may be open
+	open          int
+	silent, known groups
+	lost          losses
+	telling       *time.Timer // tells what was lost since the last line; nil if nothing was for a while
+}
+
+// losses are connections that were lost to others.
+type losses struct {
+	ended, refused int
+	short          bool // of descriptors
+}
+
+// connection is one of them. Its requests tell when they begin and end.
+type connection struct {
+	net.Conn
+	of    *connections
+	shown shown
+	from  string
+
+	under  atomic.Int32 // requests under way; below zero once the server has ended it
+	used   atomic.Int64 // when the last request ended, in ns
+	spoken atomic.Bool  // it is known
+
+	// Guarded by of.mu.
+	group *group        // nil once it has left
+	place *list.Element // in group
+	seen  int64         // used, when it was last considered
+}
+
+// newConnections returns those of a server, none yet.
+func newConnections(most int, log *slog.Logger) *connections {
+	return &connections{most: most, log: log, every: time.Minute}
+}
+
+// admit gives a connection a place, and reports whether there was one.
+func (t *connections) admit(c net.Conn) (x *connection, ok bool) {
+	x = &connection{Conn: c, of: t, from: neighbours(address(c.RemoteAddr().String()))}
+	t.mu.Lock()
+	t.silent.add(x)
+	t.open++
+	var out *connection
+	var told func()
+	if t.open > t.most {
+		if out = t.yields(x); out == x {
+			t.lost.refused++
+		} else {
+			t.lost.ended++
+		}
+		t.remove(out)
+		told = t.tells()
+	}
+	t.mu.Unlock()
+	if out != nil {
+		_ = out.Conn.Close() // its client is told by that
+	}
+	if told != nil {
+		told()
+	}
+	return x, out != x
+}
+
+// yields returns the connection that gives its place up for a new one, which is that itself if no other can. t.mu is
+// held.
+func (t *connections) yields(x *connection) *connection {
+	if c := t.silent.oldest(); c != nil && c != x {
+		return c
+	}
+	if c := t.known.idle(time.Now().UnixNano()); c != nil {
+		return c
+	}
+	return x
+}
+
+// shortage ends some connections where the process has no descriptors left.
+func (t *connections) shortage() {
+	const some = 64
+	t.mu.Lock()
+	var out []*connection
+	for len(out) < some {
+		c := t.yields(nil)
+		if c == nil {
+			break
+		}
+		t.remove(c)
+		out = append(out, c)
+	}
+	t.lost.ended += len(out)
+	t.lost.short = true
+	told := t.tells()
+	t.mu.Unlock()
+	for _, c := range out {
+		_ = c.Conn.Close() // its client is told by that
+	}
+	if told != nil {
+		told()
+	}
+}
+
+// remove counts a connection out, once. t.mu is held.
+func (t *connections) remove(c *connection) {
+	if c.group == nil {
+		return
+	}
+	c.group.of.remove(c)
+	t.open--
+}
+
+// tells returns what writes a line about connections that were lost, nil if there was one a short time ago: the next says
+// it. t.mu is held.
+func (t *connections) tells() func() {
+	if t.telling != nil {
+		return nil
+	}
+	lost, most := t.lost, t.most
+	t.lost = losses{}
+	t.telling = time.AfterFunc(t.every, t.tellAgain)
+	why := "all places are taken"
+	if lost.short {
+		why = "the process has no descriptors left"
+	}
+	return func() {
+		t.log.Warn("connections were ended, or refused, to make room for others", "why", why, "ended", lost.ended, "refused", lost.refused, "places", most)
+	}
+}
+
+// tellAgain tells what was lost since the last line, if anything was.
+func (t *connections) tellAgain() {
+	t.mu.Lock()
+	told := func() {}
+	if t.telling != nil { // and the server has not ended
+		if t.telling = nil; t.lost != (losses{}) {
+			told = t.tells()
+		}
+	}
+	t.mu.Unlock()
+	told()
+}
+
+// end tells nothing any more.
+func (t *connections) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.telling != nil {
+		t.telling.Stop()
+		t.telling = nil
+	}
+}
+
+// count returns the number that is open.
+func (t *connections) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open
+}
+
+func (c *connection) Close() error {
+	c.of.mu.Lock()
+	c.of.remove(c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// enter counts a request in that the guard has let in, of a client that is known. Requests of tests have no connection.
+func (c *connection) enter() {
+	if c == nil {
+		return
+	}
+	c.under.Add(1)
+	if !c.spoken.Swap(true) {
+		c.of.mu.Lock()
+		if c.group != nil {
+			c.group.of.remove(c)
+			c.of.known.add(c)
+		}
+		c.of.mu.Unlock()
+	}
+}
+
+// leave counts it out.
+func (c *connection) leave() {
+	if c == nil {
+		return
+	}
+	c.used.Store(time.Now().UnixNano())
+	c.under.Add(-1)
+}
+
+type connectionKey struct{}
+
+// withConnection adds the connection of a request to its context, which is what a listener gave or has TLS around that.
+func withConnection(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	return context.WithValue(ctx, connectionKey{}, c)
+}
+
+// connectionOf returns the connection of a request, nil for none.
+func connectionOf(ctx context.Context) *connection {
+	c, _ := ctx.Value(connectionKey{}).(*connection)
+	return c
+}
+
+// groups are connections by address, as a heap with the address first that has the most.
+type groups struct {
+	by   map[string]*group
+	heap []*group
+	last uint64 // number of the youngest connection
+}
+
+// group are the connections of one address, the oldest first.
+type group struct {
+	of    *groups
+	from  string
+	at    int // in the heap
+	list  list.List
+	since uint64 // number of the oldest; of addresses that have as many, that with the oldest is first
+}
+
+// numbered is a connection with its number, in the list of a group.
+type numbered struct {
+	*connection
+	number uint64
+}
+
+func (g *groups) Len() int { return len(g.heap) }
+func (g *groups) Less(i, j int) bool {
+	a, b := g.heap[i], g.heap[j]
+	if a.list.Len() != b.list.Len() {
+		return a.list.Len() > b.list.Len()
+	}
+	return a.since < b.since
+}
+func (g *groups) Swap(i, j int) {
+	g.heap[i], g.heap[j] = g.heap[j], g.heap[i]
+	g.heap[i].at, g.heap[j].at = i, j
+}
+func (g *groups) Push(x any) {
+	x.(*group).at = len(g.heap)
+	g.heap = append(g.heap, x.(*group))
+}
+func (g *groups) Pop() any {
+	x := g.heap[len(g.heap)-1]
+	g.heap[len(g.heap)-1] = nil
+	g.heap = g.heap[:len(g.heap)-1]
+	return x
+}
+
+// add makes a connection the youngest.
+func (g *groups) add(c *connection) {
+	if g.by == nil {
+		g.by = make(map[string]*group)
+	}
+	g.last++
+	x := g.by[c.from]
+	if x == nil {
+		x = &group{of: g, from: c.from, since: g.last}
+		g.by[c.from] = x
+		heap.Push(g, x)
+	}
+	c.group, c.place = x, x.list.PushBack(numbered{c, g.last})
+	heap.Fix(g, x.at)
+}
+
+// remove takes a connection out.
+func (g *groups) remove(c *connection) {
+	x := c.group
+	x.list.Remove(c.place)
+	c.group, c.place = nil, nil
+	if first := x.list.Front(); first != nil {
+		x.since = first.Value.(numbered).number
+		heap.Fix(g, x.at)
+		return
+	}
+	heap.Remove(g, x.at)
+	delete(g.by, x.from)
+}
+
+// oldest returns the oldest connection of the address that has the most; nil for none.
+func (g *groups) oldest() *connection {
+	if len(g.heap) == 0 {
+		return nil
+	}
+	return g.heap[0].list.Front().Value.(numbered).connection
+}
+
+// justUsed is the time for which a connection is not idle after a request: its answer may be on the way yet.
+const justUsed = time.Second
+
+// idle returns a connection without a request under way, of the address that has the most where that has one, and takes
+// it: no request of it is answered any more. Those that were used since they were last considered have another chance, so
+// that it is one that has been idle for long.
+func (g *groups) idle(now int64) *connection {
+	for _, x := range g.heap {
+		for range 2 * x.list.Len() {
+			e := x.list.Front()
+			c := e.Value.(numbered).connection
+			used := c.used.Load()
+			if now-used >= int64(justUsed) && used == c.seen && c.under.CompareAndSwap(0, -1<<30) {
+				return c
+			}
+			c.seen = used
+			x.list.MoveToBack(e)
+		}
+	}
+	return nil
+}
+
+// limited is a listener whose connections have places.
+type limited struct {
+	net.Listener
+	all *connections
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+				l.all.shortage()
+			}
+			return nil, err // whoever serves tries again
+		}
+		if x, ok := l.all.admit(c); ok {
+			return x, nil
+		}
+	}
+}
