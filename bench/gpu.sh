@@ -18,6 +18,7 @@
 #   kernels      tropical, life, sum, conv: through weft, and alone beside PyTorch
 #   merkle       a tree of leaves in host memory, beside all cores
 #   faults       kernels that write to an illegal address
+#   chaos        workers of the GPU killed, stopped, slowed and corrupted
 #
 # Every part has a limit of its own and goes on after a failure; the whole takes less
 # than ten minutes on an H200. Everything printed is also in $OUT/gpu.log, and the
