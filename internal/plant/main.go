@@ -99,6 +99,8 @@ func (p *planted) workload() string { return strings.Split(p.kernel, ".")[0] }
 func (p *planted) folder() string {
 	if w := p.workload(); slices.Contains([]string{"elastic", "fold", "partition", "phase"}, w) {
 		return "protein/" + w
+	} else if w == "modes" {
+		return "protein/network"
 	} else if w == "ntt" || w == "msm" {
 		return "zk/" + w
 	} else if w == "bregman" {
@@ -131,7 +133,8 @@ var tests = map[string]string{
 	"elastic":     "TestWide|TestJobModes|TestJobEqual",
 	"phase":       "TestWide|TestVectors|TestJobRight|TestChi|TestAllResidues|TestFar",
 	"fold":        "TestForces|TestParts|TestNormal|TestFunctions|TestEnergyIsConserved|TestExchange|TestCheckFinds.*|TestCheckOfHeat|TestCheckTail|TestSplit.*|TestEqualised|TestTuned.*|TestDistances|TestHeat.*|TestSettle|TestLadder",
-	"partition":   "TestDomains.*",
+	"partition":   "TestDomains.*|TestCut|TestWeights|TestManyParts|TestPartitioner",
+	"modes":       "TestProDy.*|TestModesDense|TestTridiagonal|TestPermuted",
 	"ntt":         "TestDefinition|TestGraphs|TestPasses|TestTransformer|TestMove",
 	"msm":         "TestSizes|TestSpecial|TestKnown|TestBases|TestSumInGraph",
 	"zk":          "TestDevices|TestSameAsGnark",

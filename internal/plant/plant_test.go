@@ -81,7 +81,7 @@ func lacking(all []planted, entries map[string][]string) (out []string) {
 	same := map[string]string{"go automata_deep": "go automata_block"} // one function
 	parts := []string{
 		"go gemm_tile", "go tropical_tile", "go fold_advance", "go fold_part", "go fold_exchange", "go fold_ladder", "go fold_observe", "go fold_heat",
-		"go partition_domains", "go elastic_modes", "go msm_total", "go network_start",
+		"go partition_domains", "go partition_clusters", "go partition_parts", "go modes_slowest", "go modes_tridiagonal", "go zk_proof", "go elastic_modes", "go msm_total", "go network_start",
 	}
 	counts := map[string]int{}
 	for _, p := range all {
