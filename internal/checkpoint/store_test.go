@@ -632,3 +632,47 @@ func TestDataRemoved(t *testing.T) {
 		t.Errorf("a checkpoint taken after a file was removed: %v, %v", refused, err)
 	}
 }
+
+// A store that was resumed gives up the older checkpoint for room, as one does that wrote both; if
+// there is none it fails, and what it was resumed from stays.
+func TestLittleRoomAfterResume(t *testing.T) {
+	for _, two := range []bool{true, false} {
+		d := newDisk(1)
+		st, err := Open(d, "folder")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newState()
+		write := func() (Written, error) {
+			s.advance()
+			for k := range s.data {
+				for b := range s.data[k].Dirty {
+					s.data[k].Dirty[b] = true
+				}
+			}
+			return st.Write(s.meta(), s.data)
+		}
+		w, err := write()
+		if err == nil && two {
+			_, err = write()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, st, _, err = restore(d); err != nil {
+			t.Fatal(err)
+		}
+		resumed := s.step
+		d.room = int(w.Bytes) * 3 / 2
+		if two {
+			d.room += int(w.Bytes)
+		}
+		_, err = write()
+		if two != (err == nil) || !two && !errors.Is(err, ErrFull) {
+			t.Errorf("with an older one %v: %v", two, err)
+		}
+		if got, _, _, err := restore(d); err != nil || two != (got.step == s.step) || !two && got.step != resumed {
+			t.Errorf("with an older one %v: what is kept cannot be restored, or is not the newest: %v", two, err)
+		}
+	}
+}

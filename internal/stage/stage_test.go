@@ -193,3 +193,40 @@ func TestEnd(t *testing.T) {
 		}
 	}
 }
+
+// What a task is to come after without data is kept where both are of one stage, and dropped where
+// the other has ended before.
+func TestAfterWithinStages(t *testing.T) {
+	var b graph.Builder
+	add := func(after ...graph.TaskID) graph.TaskID {
+		d := b.Data(graph.Data{Bytes: 8})
+		return b.Add(graph.Task{Steps: []graph.Step{{Kernel: graph.GoKernel("k")}}, Uses: []graph.Use{{Data: d, Access: graph.Write}}, After: after})
+	}
+	first := add()
+	second := add(first)
+	add(first, second)
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Of(g)
+	for _, c := range []struct {
+		lo, hi int
+		want   [][]graph.TaskID // by task of the stage
+	}{
+		{0, 3, [][]graph.TaskID{nil, {0}, {0, 1}}},
+		{0, 2, [][]graph.TaskID{nil, {0}}},
+		{1, 3, [][]graph.TaskID{nil, {0}}},
+		{2, 3, [][]graph.TaskID{nil}},
+	} {
+		part, _, err := s.Graph(c.lo, c.hi)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range c.want {
+			if got := part.Task(graph.TaskID(i)).After; !slices.Equal(got, want) {
+				t.Errorf("tasks %d to %d: task %d comes after %v, want %v", c.lo, c.hi, i, got, want)
+			}
+		}
+	}
+}

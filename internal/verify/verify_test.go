@@ -383,3 +383,29 @@ func TestAlike(t *testing.T) {
 		}
 	}
 }
+
+// Within a tolerance, agreement is not passed on: a result may agree with two that do not agree
+// with each other. Who agrees with one that agrees with the right one is not blamed, at whatever
+// place it was executed.
+func TestCaseBlamesNobodyIndirectly(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		agrees [][]bool
+		right  int
+		wrong  []int
+	}{
+		{"the second agrees with the third alone", [][]bool{nil, {false}, {true, true}}, 0, nil},
+		{"the second agrees with nobody", [][]bool{nil, {false}, {true, false}}, 0, []int{1}},
+		{"the first agrees with nobody", [][]bool{nil, {false}, {false, true}}, 1, []int{0}},
+		{"the third agrees with the fourth alone", [][]bool{nil, {false}, {false, false}, {true, false, true}}, 0, []int{1}},
+		{"two steps away", [][]bool{nil, {false}, {true, false}, {false, true, true}}, 0, []int{1}},
+	} {
+		var at Case
+		for d, agrees := range c.agrees {
+			at.Ran(machine.DeviceID(d), agrees)
+		}
+		if next := at.Next(world("aaaaa", true, true)); next.Do != Settle || next.Right != c.right || !slices.Equal(next.Wrong, c.wrong) {
+			t.Errorf("%s: %+v, want %d right and %v wrong", c.name, next, c.right, c.wrong)
+		}
+	}
+}
