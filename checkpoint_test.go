@@ -753,3 +753,51 @@ func TestCheckpointNoFolder(t *testing.T) {
 		t.Errorf("a folder that cannot be made is told as %v", err)
 	}
 }
+
+// What tasks have not written of an output that is an input too is the caller's, also after a
+// resume: what lies between the parts that a checkpoint has is kept.
+func TestRunStagesBetweenParts(t *testing.T) {
+	const words = 4 << 20 / 8 // four blocks
+	var b graph.Builder
+	x := b.Data(graph.Data{Name: "x", Bytes: 8 * words, Input: true, Output: true})
+	y := b.Data(graph.Data{Name: "y", Bytes: 64, Output: true})
+	task := graph.Task{Steps: []graph.Step{{Kernel: graph.GoKernel("mix"), Launch: graph.Grid(1)}}}
+	at := []int64{0, 100, words/2 - 1, words / 2} // a word within a block, one at its end, one at the beginning
+	for k := range at[1:] {
+		task.Uses = []graph.Use{{Data: x, Offset: 8 * at[k], Bytes: 8}, {Data: x, Offset: 8 * at[k+1], Bytes: 8, Access: graph.Write}}
+		b.Add(task)
+	}
+	task.Uses = []graph.Use{{Data: x}, {Data: y, Access: graph.Write}}
+	b.Add(task)
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := weft.Checkpoint{Dir: filepath.Join(t.TempDir(), "c"), Every: -1}
+	outputs := func() []uint64 {
+		rt := mustKeep(t, c, func(int64) {
+			if c.Resume {
+				t.Error("a finished graph was computed")
+			}
+		})
+		defer rt.Close()
+		xs, ys := make([]uint64, words), make([]uint64, 8)
+		for i := range xs {
+			xs[i] = uint64(i) * 3
+		}
+		if _, err = rt.RunStages(t.Context(), weft.Keep{Name: "g"}, g, weft.Bind("x", xs), weft.Bind("y", ys)); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Concat(xs, ys)
+	}
+	want := outputs()
+	c.Resume = true
+	for i, got := range outputs() {
+		if got != want[i] {
+			t.Fatalf("word %d is %d after a resume, and was %d", i, got, want[i])
+		}
+	}
+	if want[1] != 3 || want[words-1] != 3*(words-1) {
+		t.Error("tasks wrote more than they were to")
+	}
+}
