@@ -69,7 +69,7 @@ func arg[T any](xs []T, access graph.Access, whole bool) Arg {
 	}
 }
 
-// In is a slice that the kernel reads.
+// In is a slice that the kernel reads. It must not write it; see [Func].
 func In[T any](xs []T) Arg { return arg(xs, graph.Read, false) }
 
 // Out is a slice that the kernel writes. What it held is not seen, and every element must be

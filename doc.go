@@ -38,7 +38,8 @@
 //     cheaper.
 //
 // Memory bound to a run belongs to it until the run has ended, however it ends.
-// An input that is not also an output is never written to.
+// An input that is not also an output is never written to, except by a Go kernel that breaks
+// the rule of [Func].
 //
 // # Data that stays
 //
@@ -83,8 +84,9 @@
 //
 // Errors are told apart with errors.Is and errors.As: a run that fails ends with
 // a [RunError] that names the unfinished tasks and wraps the cause, such as a
-// [TaskError], [ErrOutOfMemory] or [ErrCancelled]. A kernel that fails is tried
-// again, elsewhere if it can be; a device that is lost fails nothing as long as
+// [TaskError], [ErrOutOfMemory] or [ErrCancelled]. A task that fails is tried
+// again, elsewhere if it can be, unless its kernel may have changed what it reads
+// (Options.Retries); a device that is lost fails nothing as long as
 // another can do its work. A run whose context ends waits for the kernels in flight,
 // since they use the caller's memory: those in Go that take long should ask
 // [Call.Stopped] and return.

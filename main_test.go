@@ -12,7 +12,7 @@ import (
 
 // The tests end with no goroutine left, and keep what they measure to themselves.
 func TestMain(m *testing.M) {
-	weft.Worker(isolated, mixed, doubling.Funcs())
+	weft.Worker(isolated, mixed, spoiling, doubling.Funcs())
 	cache, err := os.MkdirTemp("", "weft-test-")
 	if err == nil {
 		err = os.Setenv("XDG_CACHE_HOME", cache)

@@ -73,7 +73,10 @@ type Options struct {
 	// CloseWait is the time that Close may take (5 s). With either, -1 means no time.
 	CloseWait time.Duration
 	// Retries is the number of times that a task may fail before its run does (3); -1 means
-	// not at all.
+	// not at all. A Go kernel that has failed may have written what its task only reads (see
+	// [Func]). It is therefore tried again only if it reads nothing, or if what it reads was
+	// compared before and after: with Retries above 0, here or of the run or the task, and with
+	// Checksums. That takes as long as reading it twice. What no device can run is tried once.
 	Retries int
 	// PoolBytes is the size of the host memory that is kept for reuse (256 MiB); -1 keeps
 	// none.
@@ -133,8 +136,8 @@ type Options struct {
 	Exact bool
 	// Checksums has data in host memory checked: what the program binds or puts, and what
 	// devices write there, gets a checksum, which is compared when a device or the program
-	// has read the data. A run that read data which had changed by itself fails with
-	// ErrChecksum, and so does Get. Devices then exchange data by way of host memory. It
+	// has read the data. A run that read data which had changed by itself, or that a Go kernel
+	// wrote which was only to read it, fails with ErrChecksum, and so does Get. Devices then exchange data by way of host memory. It
 	// costs about 0.1 ms for each MiB that is written or read.
 	Checksums bool
 	// Verify has results checked: one task in this many (1: every task) is executed on two

@@ -138,7 +138,8 @@ type RunOptions struct {
 	// Timeout bounds each execution of a task that names none, as Options.TaskTimeout, which
 	// it replaces; -1 means no bound.
 	Timeout time.Duration
-	// Retries is the number of times that a task may fail before its run does, in place of Options.Retries;
+	// Retries is the number of times that a task may fail before its run does, in place of Options.Retries,
+	// of which all else holds;
 	// -1 means not at all.
 	Retries int
 }
@@ -437,7 +438,7 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 		}
 	}
 	if p.of != nil {
-		c.job.For, o.OfTask = p.of.of.job, p.of.id
+		c.job.For, o.OfTask, o.Compare = p.of.of.job, p.of.id, true
 		return c, nil
 	}
 	o.Beside = 0

@@ -30,11 +30,15 @@ import (
 )
 
 // Func is a kernel in Go, a func(c *Call, lo, hi int): it computes items lo to hi of a
-// launch's grid.
+// launch's grid. It must not write what its task only reads (graph.Read, [In], [Whole]), which is
+// the caller's memory or a copy that other tasks read too. Nothing keeps it from doing so, and
+// results are wrong then. Options.Checksums finds it and fails the run with [ErrChecksum], and so does
+// Options.Verify for the tasks that it picks.
 type Func = driver.Func
 
 // Call is what a Func works on: Args has the buffers in the order of the task's uses,
-// Params what the step brought, Launch the grid. Stopped, Fail and Err are its methods.
+// Params what the step brought, Launch the grid. Those of Args that the task only reads are not to
+// be written. Context, Stopped, Fail and Err are its methods.
 type Call = driver.Call
 
 // WithParams returns a Func that reads the parameters of its step as a P: the structure
@@ -50,8 +54,9 @@ var (
 	ErrOutOfMemory = engine.ErrOutOfMemory
 	ErrTimeout     = engine.ErrTimeout
 	ErrDataLost    = engine.ErrDataLost
-	// ErrChecksum is wrapped by the error of a run, and of Get, that read data in host memory
-	// which was not as it had been written (Options.Checksums).
+	// ErrChecksum is wrapped by the error of a run, and of Get, that read data which was not as it
+	// had been written, by itself or since a Go kernel wrote what it was only to read
+	// (Options.Checksums, Verify and Retries).
 	ErrChecksum = exec.ErrChecksum
 	// ErrNoFunc is wrapped by the error of a run, or of Prepare, that needs a Go kernel
 	// which Options.Funcs does not have.

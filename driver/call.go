@@ -15,6 +15,10 @@ import (
 // to Go within about a millisecond, since the garbage collector has to wait for it. It must
 // not wait for a run of the same runtime, which may need the core that it is on: such a run
 // fails at once if it is given Call.Context.
+//
+// It must not write what its task only reads: that is the memory of the caller, or a copy that
+// other tasks read. A kernel that has failed may have done so half-way. It is therefore not run
+// again where its task reads anything, unless that was compared and has not changed.
 type Func func(c *Call, lo, hi int)
 
 // WithParams returns a kernel that reads its parameters as a P, a structure that
@@ -77,7 +81,7 @@ func (c *Call) Context() context.Context {
 // something of a device, as of another one that the kernel used, does not say it of the device
 // that the kernel runs on.
 func (c *Call) Fail(err error) {
-	if errors.Is(err, ErrDeviceLost) || errors.Is(err, ErrDependency) {
+	if errors.Is(err, ErrDeviceLost) || errors.Is(err, ErrDependency) || errors.Is(err, ErrSpoilt) {
 		err = &failure{err}
 	}
 	c.err.CompareAndSwap(nil, &err)
@@ -90,11 +94,19 @@ func (f *failure) Error() string { return f.err.Error() }
 
 // Is reports whether it is an error other than those that are left out.
 func (f *failure) Is(target error) bool {
-	return target != ErrDeviceLost && target != ErrDependency && errors.Is(f.err, target)
+	return target != ErrDeviceLost && target != ErrDependency && target != ErrSpoilt && errors.Is(f.err, target)
 }
 
 // As finds an error in it.
 func (f *failure) As(target any) bool { return errors.As(f.err, target) }
+
+// Spoilt returns err as that of a launch after which what the task reads may have changed.
+func Spoilt(err error) error { return &spoilt{err} }
+
+type spoilt struct{ err error }
+
+func (s *spoilt) Error() string   { return s.err.Error() }
+func (s *spoilt) Unwrap() []error { return []error{s.err, ErrSpoilt} }
 
 // Err returns the error of the first Fail, or nil.
 func (c *Call) Err() error {

@@ -36,8 +36,17 @@ var (
 	// ErrNoFunc: a kernel's implementation in Go is not registered. Errors that wrap it
 	// wrap ErrKernel as well.
 	ErrNoFunc = errors.New("no Go function is registered for it")
+	// ErrFaulted: the kernel ran, and its device is lost by it. Errors that wrap it wrap ErrKernel
+	// as well. It is no proof that the kernel is broken.
+	ErrFaulted = errors.New("the kernel cost its device")
 	// ErrDependency: an operation this one waited for failed, so it never began.
 	ErrDependency = errors.New("what it waited for failed")
+	// ErrSpoilt: a Go kernel failed after it had begun. What the task reads may have changed, so
+	// that the task must not be run on it again.
+	ErrSpoilt = errors.New("what it reads may have changed")
+	// ErrChecksum: data is not what was written there. Of a launch, what its task only reads
+	// changed while it ran.
+	ErrChecksum = errors.New("data changed by itself, or by a kernel that was only to read it")
 	// ErrClosed: the device was closed before the operation began.
 	ErrClosed = errors.New("device closed")
 	// ErrStopped: the operation was ended early, as a Stopper was asked to.
@@ -154,6 +163,10 @@ type Op struct {
 	// Launch: the steps to run, and on what.
 	Task *graph.Task
 	Args []Arg
+	// Compare: where the task has a Go kernel, what it only reads is compared before and after,
+	// and the launch fails with ErrChecksum if that has changed. Without it a launch that failed
+	// after a kernel had begun, and reads anything, fails with ErrSpoilt.
+	Compare bool
 }
 
 // NoLane is the lane of a completion that reports the loss of the device and belongs to no

@@ -3,6 +3,7 @@ package trace
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -93,7 +94,8 @@ type TaskError struct {
 	Attempts []Attempt
 }
 
-// Error names the cause in a line and, where there were several attempts, each of them.
+// Error names the cause in a line and, where there were several attempts, each of them unless all
+// failed alike.
 func (t *TaskError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "task %q", t.Task)
@@ -104,7 +106,11 @@ func (t *TaskError) Error() string {
 	var q *Quarantine
 	if n := len(t.Attempts); n > 1 && !(errors.As(t.Err, &q) && len(q.Losses) == n) { // which names them all
 		fmt.Fprintf(&b, " (%d attempts", n)
-		listAttempts(&b, t.Attempts)
+		if why := t.Err.Error(); slices.ContainsFunc(t.Attempts, func(a Attempt) bool { return a.Err == nil || a.Err.Error() != why }) {
+			listAttempts(&b, t.Attempts)
+		} else {
+			b.WriteString(", all the same")
+		}
 		b.WriteByte(')')
 	}
 	return b.String()

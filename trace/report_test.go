@@ -31,6 +31,8 @@ func TestAttempts(t *testing.T) {
 		{TaskError{Task: "a", Device: "cpu:0", Err: boom, Attempts: []Attempt{first}}, `task "a" on cpu:0: boom`},
 		{TaskError{Task: "a", Device: "cpu:1", Err: boom, Attempts: []Attempt{first, last}},
 			`task "a" on cpu:1: boom (2 attempts: cpu:0 at 12ms (boom), cpu:1 at 2s (gone))`},
+		{TaskError{Task: "a", Device: "cpu:0", Err: boom, Attempts: []Attempt{first, {Device: "cpu:1", Err: errors.New("boom")}}},
+			`task "a" on cpu:0: boom (2 attempts, all the same)`},
 		{TaskError{Task: "a", Device: "cpu:1", Err: &Quarantine{Losses: []Attempt{last, last}}, Attempts: []Attempt{last, last}},
 			`task "a" on cpu:1: quarantined, since 2 devices were lost while it ran: cpu:1 at 2s (gone), cpu:1 at 2s (gone)`},
 	} {

@@ -153,15 +153,18 @@ type Action struct {
 	// Secret: of Copy and Launch, other memory that the device takes for it is to be overwritten
 	// afterwards; of Free, the content of Inst.
 	Secret bool
-	Bytes  int64 // Home, Alloc, Copy
-	Src    Inst  // Copy
-	Dst    Inst
-	SrcOff int64
-	DstOff int64
-	Waits  []Op
-	Args   []Arg
-	Err    error   // Done
-	Report *Report // Done
+	// Compare: of Launch, what the task only reads is to be compared before and after. A task that
+	// asks for retries of its own needs it too.
+	Compare bool
+	Bytes   int64 // Home, Alloc, Copy
+	Src     Inst  // Copy
+	Dst     Inst
+	SrcOff  int64
+	DstOff  int64
+	Waits   []Op
+	Args    []Arg
+	Err     error   // Done
+	Report  *Report // Done
 }
 
 // EventKind is the kind of an event that the loop reports to the engine.
@@ -222,9 +225,14 @@ const (
 	DepFailed
 	// OutOfMemory: the device could not provide memory that its capacity promises.
 	OutOfMemory
-	// Refused: the task's kernel cannot run there or failed by its own fault. It is
-	// not counted against the device.
+	// Refused: the task's kernel is to blame. It is not counted against the device.
 	Refused
+	// Unfit: the task's kernel cannot run there, however often it is tried, nor on devices of the
+	// same class. It is not counted against the device.
+	Unfit
+	// Spoilt: the task's kernel failed, and what the task reads may have changed, so that it
+	// must not be tried again.
+	Spoilt
 )
 
 // Event is one thing that happened.

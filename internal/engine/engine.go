@@ -44,6 +44,9 @@ type Options struct {
 	// the pause before the first retry (1 ms), doubled for each further one.
 	Retries int
 	Backoff time.Duration
+	// Compare has what tasks only read compared, so that kernels which fail may be tried again
+	// (Action.Compare). It is implied by Retries, and for a run by that of its options.
+	Compare bool
 	// TaskTimeout bounds each execution of a task that names no timeout of its
 	// own. Negative means no bound; 0 means no bound on devices in the caller's
 	// process and Limits on others.
@@ -188,6 +191,7 @@ func (o *Options) defaults() {
 		}
 	}
 	o.Depth, o.Ahead = cmp.Or(o.Depth, depth), cmp.Or(o.Ahead, ahead)
+	o.Compare = o.Compare || o.Retries > 0
 	o.Retries, o.Backoff = cmp.Or(o.Retries, defaultRetries), cmp.Or(o.Backoff, defaultBackoff)
 	o.ReplayBound, o.ReplayDepth = cmp.Or(o.ReplayBound, defaultReplayBound), cmp.Or(o.ReplayDepth, defaultReplayDepth)
 	o.DetachAfter = cmp.Or(o.DetachAfter, defaultDetachAfter)

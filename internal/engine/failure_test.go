@@ -783,3 +783,46 @@ func TestHistoryOfAttempts(t *testing.T) {
 		}
 	}
 }
+
+// A kernel that cannot run on a device is not tried on others of its class, and goes to those of
+// another; where there is none, its run fails at the first try.
+func TestUnfit(t *testing.T) {
+	r := newRig(t, cpus(3), engine.Options{Retries: 9})
+	r.outcome = func(string, string) engine.Status { return engine.Unfit }
+	is(t, r.finish(r.submit(independent(t, 1, 1), engine.RunOptions{})), errBoom)
+	equal(t, "tries", r.count("t0"), 1)
+	equal(t, "drops", len(r.drops), 0)
+
+	for _, class := range []string{"cpu", "gpu"} {
+		m := cpus(5)
+		for i := range 2 {
+			m.Devices[i].Name, m.Devices[i].Backend, m.Devices[i].Model = fmt.Sprintf("gpu:%d", i), "gpu", "another"
+		}
+		r := newRig(t, m, engine.Options{})
+		tried := map[string]int{}
+		r.outcome = func(task, dev string) engine.Status {
+			if strings.HasPrefix(dev, class) {
+				tried[task]++
+				return engine.Unfit
+			}
+			return engine.OK
+		}
+		rep := r.mustRun(r.submit(independent(t, 40, 1), engine.RunOptions{}))
+		for task, n := range tried {
+			if n > 1 {
+				t.Errorf("%s is tried %d times on devices of the class that cannot run it", task, n)
+			}
+		}
+		if len(tried) == 0 || len(tried) == 40 || rep.Retries != len(tried) {
+			t.Errorf("%d of 40 tasks were tried in vain on %s, %d retries", len(tried), class, rep.Retries)
+		}
+	}
+}
+
+// A task whose inputs may have changed is not tried again.
+func TestSpoilt(t *testing.T) {
+	r := newRig(t, cpus(3), engine.Options{Retries: 9})
+	r.outcome = func(string, string) engine.Status { return engine.Spoilt }
+	is(t, r.finish(r.submit(independent(t, 1, 1), engine.RunOptions{})), errBoom)
+	equal(t, "tries", r.count("t0"), 1)
+}

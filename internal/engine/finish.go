@@ -104,7 +104,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	}
 	e.situation.Devices[dev].Queued--
 	ok := st == OK
-	if st == Failed || st == Refused {
+	if st == Failed || st == Refused || st == Unfit {
 		d.health.faulted = true
 	}
 	if len(rec.args) > 0 {

@@ -100,19 +100,24 @@ func (e *Engine) shape(r *run, gt graph.TaskID) *shape {
 	return sh
 }
 
+// unfit is the cost on a device class of which a device has found that it cannot run the kernel.
+const unfit = -2
+
 // fillCosts asks the cost model for the costs of a shape, once for each device class.
 func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
 	sh.epoch = e.epoch
 	e.costIDs++
 	sh.costID = e.costIDs
 	for c := range sh.costs {
-		sh.costs[c] = -1
+		if sh.costs[c] != unfit {
+			sh.costs[c] = -1
+		}
 	}
 	least := time.Duration(-1)
 	known := math.MaxInt
 	for d := range e.m.Devices {
 		c := e.situation.Devices[d].Class
-		if sh.costs[c] >= 0 {
+		if sh.costs[c] >= 0 || sh.costs[c] == unfit {
 			continue
 		}
 		can := true

@@ -144,6 +144,14 @@ func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 		e.fail(r, e.taskErr(r, gt, dev, err))
 		return
 	}
+	if st == Unfit && !e.fitsElsewhere(r, gt, dev) {
+		e.fail(r, e.taskErr(r, gt, dev, err))
+		return
+	}
+	if st == Spoilt {
+		e.fail(r, e.taskErr(r, gt, dev, fmt.Errorf("%w; not tried again, since what the task reads may have changed", err)))
+		return
+	}
 	t.avoid = dev
 	r.report.Retries++
 	e.tr.Record(trace.Event{Kind: trace.Retry, Device: dev, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
@@ -151,9 +159,22 @@ func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	pause := e.o.Backoff << min(t.tries-1, 10)
 	t.move(pausing)
 	e.retryAt(e.now+pause, tid)
-	if st != Refused {
+	if st != Refused && st != Unfit {
 		e.countFailure(dev, err)
 	}
+}
+
+// fitsElsewhere notes that the kernel of a task cannot run on devices of a class, and reports whether
+// there are others that take the task.
+func (e *Engine) fitsElsewhere(r *run, gt graph.TaskID, dev machine.DeviceID) bool {
+	task, costs := r.g.Task(gt), e.shape(r, gt).costs
+	costs[e.situation.Devices[dev].Class] = unfit
+	for d := range e.devs {
+		if costs[e.situation.Devices[d].Class] >= 0 && e.devs[d].state != Broken && e.allowed(task, machine.DeviceID(d)) {
+			return true
+		}
+	}
+	return false
 }
 
 // mayRetry counts a failed execution of a task and reports whether it may be tried again.

@@ -26,6 +26,8 @@ type RunOptions struct {
 	// Timeout means that nothing bounds its tasks.
 	Timeout time.Duration
 	Retries int
+	// Compare has what its tasks only read compared; see Options.Compare.
+	Compare bool
 	// Priority is added to the priority of every task.
 	Priority int
 	// Rather, when not empty, lists the devices the run was cut for, ascending. A task goes
@@ -121,6 +123,7 @@ type run struct {
 	timeout    time.Duration   // of tasks that name none: negative for none, 0 for the device's own
 	volatile   bool            // some of its data is updated in place
 	secret     bool            // some of its data is secret
+	compare    bool            // see Options.Compare
 	planned    bool            // the policy has a plan for it
 	begun      bool            // it was admitted, so that it has tasks and values
 	hostNeed   int64           // bytes of host memory that it may hold at a time, or holds while it is kept; 0 where that has no limit
@@ -180,7 +183,7 @@ func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
 	}
 	e.nextRun++
 	r.id, r.g, r.f, r.o = e.nextRun, g, g.Flow(), o
-	r.invWeight = 1 / o.Weight
+	r.invWeight, r.compare = 1/o.Weight, e.o.Compare || o.Compare || o.Retries > 0
 	r.report = Report{Run: int64(r.id), Tasks: g.NumTasks(), Submitted: now, Devices: make([]DeviceReport, len(e.devs))}
 	if n := len(e.freeRuns); n > 0 {
 		r.slot = e.freeRuns[n-1]
@@ -264,6 +267,7 @@ func (e *Engine) start(r *run) {
 	r.timeout = cmp.Or(r.o.Timeout, e.o.TaskTimeout)
 	classes := int(e.situation.Classes)
 	r.costs = slices.Grow(r.costs[:0], len(f.ShapeTask)*classes)[:len(f.ShapeTask)*classes]
+	clear(r.costs)
 	for i, gt := range f.ShapeTask {
 		t := r.g.Task(gt)
 		r.shapes = append(r.shapes, shape{

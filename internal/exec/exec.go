@@ -192,6 +192,7 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 func (l *loop) start(c *Config) {
 	devs := l.x.Machine.Devices
 	c.Engine.Processes = processes(l.x.devs)
+	c.Engine.Compare = c.Engine.Compare || c.Checksums
 	for i := range devs {
 		if slices.Contains(c.Spares, devs[i].Name) {
 			c.Engine.Spares = append(c.Engine.Spares, machine.DeviceID(i))

@@ -132,7 +132,7 @@ func TestRetryThenFailure(t *testing.T) {
 	}
 	x := start(t, 2, engine.Options{}, map[string]driver.Func{"inc": flaky})
 	in, out := make([]byte, 64), make([]byte, 64)
-	rep, err := x.Run(context.Background(), add(t, 64, 1), engine.RunOptions{}, memory(in, out))
+	rep, err := x.Run(context.Background(), add(t, 64, 1), engine.RunOptions{Retries: 3}, memory(in, out))
 	if err != nil || rep.Retries != 2 || out[5] != 1 {
 		t.Fatalf("err %v, %d retries, out %d; want a good end after 2", err, rep.Retries, out[5])
 	}

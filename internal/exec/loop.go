@@ -288,10 +288,14 @@ func status(err error) engine.Status {
 	switch {
 	case errors.Is(err, driver.ErrDependency), errors.Is(err, driver.ErrStopped): // not the device's fault, nor the task's
 		return engine.DepFailed
+	case errors.Is(err, driver.ErrSpoilt), errors.Is(err, driver.ErrChecksum):
+		return engine.Spoilt
 	case errors.Is(err, driver.ErrOutOfMemory):
 		return engine.OutOfMemory
-	case errors.Is(err, driver.ErrKernel):
+	case errors.Is(err, driver.ErrFaulted):
 		return engine.Refused
+	case errors.Is(err, driver.ErrKernel):
+		return engine.Unfit
 	}
 	return engine.Failed
 }
@@ -509,6 +513,7 @@ func (l *loop) launch(a *engine.Action) {
 	d := l.devs[a.Device]
 	op := d.next(driver.Launch, a.Op, a.Waits)
 	op.Task, op.Secret = a.Graph.Task(a.Task), a.Secret
+	op.Compare = a.Compare || op.Task.Retries > 0
 	if a.Gang {
 		l.assemble(a, op.Task, d)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// ErrChecksum says that data in host memory is not what was written there.
-var ErrChecksum = errors.New("data in host memory changed by itself")
+// ErrChecksum says that data is not what was written there.
+var ErrChecksum = driver.ErrChecksum
 
 // sums are checksums of data in host memory: of what the caller brought, and of what
 // operations wrote, from when the loop hears that they have ended. They are checked when an

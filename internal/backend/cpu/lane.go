@@ -61,6 +61,8 @@ type lane struct {
 	seq    uint32   // of the launch that call is for
 	picked [][]byte // arguments of a step that has its own
 	core   *team    // the team that counts a core for the lane's launch, nil for none
+	began  bool     // a kernel of the launch was called
+	before []sum    // checksums of what the launch only reads, if they are wanted
 }
 
 // found is what a kernel was found to be.
@@ -117,6 +119,7 @@ type queued struct {
 	waits, args int32       // where they begin
 	err         int32       // 0, or one more than an index of errs
 	task        *graph.Task // nil for a copy
+	compare     bool
 }
 
 func (b *batch) reset() {
@@ -145,7 +148,7 @@ func (l *lane) push(ops []driver.Op) {
 		// Field by field, here and in complete: a literal is written twice, and
 		// the second time waits for the first.
 		op, q := &ops[i], &into[i]
-		q.seq, q.waits, q.args, q.err, q.task = op.Seq, int32(len(waits)), int32(len(args)), 0, op.Task
+		q.seq, q.waits, q.args, q.err, q.task, q.compare = op.Seq, int32(len(waits)), int32(len(args)), 0, op.Task, op.Compare
 		waits = append(waits, op.Waits...)
 		if op.Kind == driver.Launch {
 			for k := range op.Args {
@@ -254,9 +257,14 @@ func (l *lane) serve(at time.Duration) (free time.Duration) {
 			p = exited
 		}
 		if p != nil {
+			err := panicked(p)
+			if q := &b.ops[next]; q.task != nil {
+				_, args := b.uses(next)
+				err = l.compared(q.task, args, err)
+			}
 			l.leaveCore()
 			l.endContext()
-			l.complete(b.ops[next].seq, free, panicked(p))
+			l.complete(b.ops[next].seq, free, err)
 			next, free = next+1, l.dev.now()
 		}
 		l.next = next
@@ -277,7 +285,8 @@ func (l *lane) serve(at time.Duration) (free time.Duration) {
 			err = b.errs[q.err-1]
 		case q.task != nil:
 			l.seq = q.seq
-			err = l.launch(q.task, args)
+			l.begin(q, args)
+			err = l.compared(q.task, args, l.launch(q.task, args))
 			l.leaveCore()
 			l.endContext()
 			switch { // what its kernel left may be half done
@@ -429,6 +438,7 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 		if !l.is.short {
 			l.flush()
 		}
+		l.began = true
 		c.Params, c.Launch = s.Params, s.Launch
 		c.Reset()
 		items := 1

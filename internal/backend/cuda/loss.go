@@ -112,7 +112,7 @@ func (d *device) lose(err error) {
 }
 
 // Fault is the error of a launch that was running when the device broke. It is
-// driver.ErrKernel when no other kernel can have been the cause, and else
+// driver.ErrFaulted when no other kernel can have been the cause, and else
 // driver.ErrDeviceLost like everything that was in flight.
 type Fault struct {
 	// Alone says that nothing else was running.
@@ -130,7 +130,7 @@ func (f *Fault) Error() string {
 // Is reports whether target is the error the fault stands for.
 func (f *Fault) Is(target error) bool {
 	if f.Alone {
-		return target == driver.ErrKernel
+		return target == driver.ErrKernel || target == driver.ErrFaulted
 	}
 	return target == driver.ErrDeviceLost
 }

@@ -170,8 +170,12 @@ func FuzzCommand(f *testing.F) {
 	w.u32(1)
 	w.waits([]driver.Wait{{Lane: 2, Seq: 1}})
 	w.u32(0)
+	w.flag(false)
+	w.flag(true)
 	var steps writer
-	steps.steps([]graph.Step{{Kernel: &graph.Kernel{}, Params: []byte{1}, Args: []int{0}}}, func(*graph.Kernel) uint32 { return 1 })
+	steps.steps(&graph.Task{
+		Steps: []graph.Step{{Kernel: &graph.Kernel{}, Params: []byte{1}, Args: []int{0}}}, Uses: []graph.Use{{Access: graph.ReadWrite}},
+	}, func(*graph.Kernel) uint32 { return 1 })
 	w.bytes(steps.b)
 	f.Add(bytes.Clone(w.b))
 	f.Fuzz(func(t *testing.T, rec []byte) {

@@ -140,11 +140,11 @@ func (d *device) sendFrom(l *lane, op *driver.Op, from uint32) *flight {
 		d.rec.flag(op.Secret)
 	} else {
 		d.steps.b = d.steps.b[:0]
-		d.steps.steps(op.Task.Steps, d.kernel)
+		d.steps.steps(op.Task, d.kernel)
 		waits, args := op.Waits, op.Args
 		if len(d.steps.b) > maxRecord/2 || len(d.steps.b)+8*len(waits)+20*len(args) > maxRecord-64 {
 			d.steps.b, waits, args = d.steps.b[:0], nil, nil // it fails at once, in its turn
-			d.steps.steps(oversized.Steps, d.kernel)
+			d.steps.steps(oversized, d.kernel)
 		}
 		d.rec.begin(doLaunch)
 		d.rec.u32(uint32(op.Lane))
@@ -158,6 +158,7 @@ func (d *device) sendFrom(l *lane, op *driver.Op, from uint32) *flight {
 			d.rec.i64(a.Bytes)
 		}
 		d.rec.flag(op.Secret)
+		d.rec.flag(op.Compare)
 		d.rec.bytes(d.steps.b)
 	}
 	d.tell()

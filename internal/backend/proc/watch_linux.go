@@ -271,11 +271,11 @@ func (d *device) verdict(w *child, e ending) error {
 		return fmt.Errorf("proc: %s: %w: %w", d.info.Name, driver.ErrDeviceLost, cause)
 	}
 	running := d.running()
-	blamed := errors.Is(d.fault, driver.ErrKernel) || slices.ContainsFunc(d.lanes, func(l *lane) bool { return l.kind == computes && l.last == brokenKernel })
+	blamed := errors.Is(d.fault, driver.ErrKernel) || slices.ContainsFunc(d.lanes, func(l *lane) bool { return l.kind == computes && (l.last == brokenKernel || l.last == faulted) })
 	if !blamed && len(running) == 1 {
 		l := running[0]
 		f := l.oldest()
-		err := fmt.Errorf("proc: %s: %w: %s: %s", d.info.Name, driver.ErrKernel, kernelNames(f.task), d.fault)
+		err := &remoteError{fmt.Sprintf("proc: %s: %v: %s: %s", d.info.Name, driver.ErrFaulted, kernelNames(f.task), d.fault), classes[faulted]}
 		d.board.Abandon(l.id, f.seq)
 		now := d.board.Now()
 		if c, report := d.settle(l, now, now, err); report {

@@ -55,11 +55,17 @@ func (w *writer) waits(ws []driver.Wait) {
 	}
 }
 
-// steps writes what a launch runs; kernel gives each kernel's number.
-func (w *writer) steps(steps []graph.Step, kernel func(*graph.Kernel) uint32) {
-	w.u32(uint32(len(steps)))
-	for i := range steps {
-		s := &steps[i]
+// steps writes what a launch runs, and how it uses its arguments; kernel gives each kernel's
+// number.
+func (w *writer) steps(t *graph.Task, kernel func(*graph.Kernel) uint32) {
+	w.u32(uint32(t.Gang))
+	w.u32(uint32(len(t.Uses)))
+	for i := range t.Uses {
+		w.u8(uint8(t.Uses[i].Access))
+	}
+	w.u32(uint32(len(t.Steps)))
+	for i := range t.Steps {
+		s := &t.Steps[i]
 		w.u32(kernel(s.Kernel))
 		for _, d := range [...]*[3]uint32{&s.Launch.Grid, &s.Launch.Block, &s.Launch.Cluster} {
 			w.u32(d[0])
@@ -151,7 +157,12 @@ const minStep = 4 + 9*4 + 8 + 1 + 4 + 1
 // readSteps makes a task of what steps wrote; kernel finds kernels by number.
 func readSteps(blob []byte, kernel func(uint32) *graph.Kernel) (*graph.Task, bool) {
 	r := reader{b: blob}
-	t := &graph.Task{Steps: make([]graph.Step, r.count(minStep))}
+	t := &graph.Task{Gang: int(r.u32())}
+	t.Uses = make([]graph.Use, r.count(1))
+	for i := range t.Uses {
+		t.Uses[i].Access = graph.Access(r.u8())
+	}
+	t.Steps = make([]graph.Step, r.count(minStep))
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		if s.Kernel = kernel(r.u32()); s.Kernel == nil {
@@ -190,6 +201,10 @@ const (
 	unavailable
 	stopped
 	panicked
+	spoilt
+	spoiltByPanic
+	changed
+	faulted
 )
 
 // classes pairs classes with what the error wraps.
@@ -197,6 +212,8 @@ var classes = [...][]error{
 	other: nil, outOfMemory: {driver.ErrOutOfMemory}, lost: {driver.ErrDeviceLost}, brokenKernel: {driver.ErrKernel},
 	lostByKernel: {driver.ErrDeviceLost, driver.ErrKernel}, dependency: {driver.ErrDependency}, closed: {driver.ErrClosed},
 	unavailable: {driver.ErrUnavailable}, stopped: {driver.ErrStopped}, panicked: {trace.ErrPanic},
+	spoilt: {driver.ErrSpoilt}, spoiltByPanic: {driver.ErrSpoilt, trace.ErrPanic}, changed: {driver.ErrChecksum},
+	faulted: {driver.ErrKernel, driver.ErrFaulted},
 }
 
 func classOf(err error) class {
@@ -207,6 +224,8 @@ func classOf(err error) class {
 		return lostByKernel
 	case errors.Is(err, driver.ErrDeviceLost):
 		return lost
+	case errors.Is(err, driver.ErrFaulted):
+		return faulted
 	case kernel:
 		return brokenKernel
 	case errors.Is(err, driver.ErrDependency):
@@ -219,6 +238,12 @@ func classOf(err error) class {
 		return closed
 	case errors.Is(err, driver.ErrStopped):
 		return stopped
+	case errors.Is(err, driver.ErrChecksum):
+		return changed
+	case errors.Is(err, driver.ErrSpoilt) && errors.Is(err, trace.ErrPanic):
+		return spoiltByPanic
+	case errors.Is(err, driver.ErrSpoilt):
+		return spoilt
 	case errors.Is(err, trace.ErrPanic):
 		return panicked
 	}

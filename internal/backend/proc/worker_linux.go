@@ -345,8 +345,8 @@ func (w *worker) command(rec []byte) error {
 			w.args = append(w.args, driver.Arg{Buf: driver.Buffer(r.u32()), Off: r.i64(), Bytes: r.i64()})
 		}
 		op.Args = w.args[at:len(w.args):len(w.args)]
-		op.Secret = r.flag()
-		if op.Task = w.task(r.bytes()); op.Task == nil {
+		op.Secret, op.Compare = r.flag(), r.flag()
+		if op.Task = w.task(r.bytes()); op.Task == nil || op.Task.Gang <= 1 && len(op.Task.Uses) > len(op.Args) {
 			return fmt.Errorf("%w: steps of a launch", errGarbage)
 		}
 	case doKernel:
