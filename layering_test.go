@@ -193,7 +193,7 @@ var house = []room{
 		why: "messages are made from a description and know neither server nor client"},
 	{pkg: "internal/prove", imports: []string{".", "workload/zk"}, modules: []string{"github.com/consensys/gnark"},
 		why: "what is proved, and in which order, does not depend on who asks over which protocol"},
-	{pkg: "internal/serve", imports: []string{".", "api", "graph", "workload", "internal/catalog", "internal/infer", "internal/oip", "internal/otlp", "internal/prove", "internal/safefile", "internal/text"}, modules: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc"},
+	{pkg: "internal/serve", imports: []string{".", "api", "graph", "workload", "internal/catalog", "internal/checkpoint", "internal/checkpoint/disk", "internal/infer", "internal/oip", "internal/otlp", "internal/prove", "internal/safefile", "internal/text"}, modules: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc"},
 		why: "the server speaks protocols; what it serves, measures and shows is given to it"},
 	{pkg: "cmd/weftparams",
 		why: "declarations are made from the text of Go files, which any program may have"},

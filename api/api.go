@@ -103,7 +103,8 @@ const (
 	JobSucceeded = "succeeded"
 	JobFailed    = "failed"
 	JobCancelled = "cancelled"
-	// JobInterrupted is a job that ran when the server ended. It is not run again by itself.
+	// JobInterrupted is a job that ran when the server ended. It is not run again by itself, but for one that has a
+	// checkpoint, which is queued again when the server is started.
 	JobInterrupted = "interrupted"
 )
 
@@ -117,6 +118,15 @@ type Job struct {
 	Started  *time.Time  `json:"started,omitempty"`
 	Ended    *time.Time  `json:"ended,omitempty"`
 	Progress JobProgress `json:"progress"`
+	// Resumed says that the job ran before the server was started, and from which checkpoint it goes on.
+	Resumed *JobResumed `json:"resumed,omitempty"`
+}
+
+// JobResumed is the last time that a job went on from a checkpoint.
+type JobResumed struct {
+	At   time.Time `json:"at"`   // when it was made to wait for that
+	From int64     `json:"from"` // tasks or steps that were done
+	Of   int64     `json:"of"`   // those that there are
 }
 
 // Over reports whether the job has ended.

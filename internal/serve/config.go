@@ -335,9 +335,10 @@ func (c *Config) Open(ctx context.Context, open func(context.Context, weft.Optio
 	if err != nil {
 		return nil, "", err
 	}
+	o.Checkpoint = c.Checkpoint()
 	rt, err = open(ctx, o)
 	wishes := c.wishes()
-	if err == nil || len(wishes) == 0 || ctx.Err() != nil {
+	if err = c.heldByAnother(err); err == nil || len(wishes) == 0 || ctx.Err() != nil {
 		return rt, "", err
 	}
 	without := *c
@@ -346,6 +347,7 @@ func (c *Config) Open(ctx context.Context, open func(context.Context, weft.Optio
 		delete(without.Runtime, k)
 	}
 	if o, again := without.Options(); again == nil {
+		o.Checkpoint = c.Checkpoint()
 		if rt, again := open(ctx, o); again == nil {
 			c.Runtime = without.Runtime
 			return rt, fmt.Sprintf("Profile %s goes without %s: %v.", c.Profile, strings.Join(wishes, ", "), err), nil

@@ -124,7 +124,7 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 			}
 			defer rt.Close()
 		}
-		return runJob(ctx, rt, job, asked, tell)
+		return s.runJob(ctx, rt, job, asked, tell)
 	}, nil
 }
 
@@ -157,7 +157,7 @@ func setParameters(flags *pflag.FlagSet, workload string, to map[string]any, hid
 }
 
 // runJob runs a job as often as asked and checks the last result.
-func runJob(ctx context.Context, rt *weft.Runtime, job workload.Job, q api.JobRequest, tell func(api.JobProgress)) (*api.JobResult, error) {
+func (s *Server) runJob(ctx context.Context, rt *weft.Runtime, job workload.Job, q api.JobRequest, tell func(api.JobProgress)) (*api.JobResult, error) {
 	done, err := workload.Feed(rt, job)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,8 @@ func runJob(ctx context.Context, rt *weft.Runtime, job workload.Job, q api.JobRe
 		within := weft.WithProgress(ctx, func(p weft.Progress) {
 			tell(api.JobProgress{Runs: i, Part: p.Part, Left: max(p.Left.Seconds(), 0)})
 		})
-		last, err = workload.Run(within, rt, job, func(j workload.Job, g *graph.Graph, _ *weft.Prediction) {
+		resumed := false
+		last, resumed, err = runKept(within, rt, job, s.keptOf(ctx, q), keptParams(q), func(j workload.Job, g *graph.Graph, _ *weft.Prediction) {
 			if *q.Check && i == q.Repeat-1 { // or the result of the run before might pass for its own
 				weft.Spoil(g, j.Bind()...)
 			}
@@ -181,7 +182,11 @@ func runJob(ctx context.Context, rt *weft.Runtime, job workload.Job, q api.JobRe
 			return nil, err
 		}
 		took := last.Report.Elapsed()
-		out.Runs = append(out.Runs, api.JobRun{Seconds: took.Seconds(), Predicted: last.Predicted.Seconds(), Rate: job.Rate(took)})
+		row := api.JobRun{Seconds: took.Seconds(), Predicted: last.Predicted.Seconds(), Rate: job.Rate(took)}
+		if resumed { // the time is that of the rest, which nothing was predicted of
+			row.Predicted, row.Rate = 0, "-"
+		}
+		out.Runs = append(out.Runs, row)
 		tell(api.JobProgress{Runs: i + 1})
 	}
 	out.Tasks = last.Tasks
@@ -210,6 +215,15 @@ func runJob(ctx context.Context, rt *weft.Runtime, job workload.Job, q api.JobRe
 		}
 	}
 	return out, nil
+}
+
+// keptParams are what the result of a job depends on, for its checkpoints.
+func keptParams(q api.JobRequest) map[string]string {
+	params := map[string]string{"workload": q.Workload}
+	for key, v := range q.Parameters {
+		params["parameter "+key] = fmt.Sprint(v)
+	}
+	return params
 }
 
 // maxKey is the longest Idempotency-Key, in bytes.

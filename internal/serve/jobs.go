@@ -34,7 +34,8 @@ type jobs struct {
 	number   uint64 // of the newest
 	running  int
 	closed   bool
-	state    *state      // where they are kept; nil for memory alone
+	state    *state // where they are kept; nil for memory alone
+	kept     checkpoints
 	later    *time.Timer // tries to begin jobs again; nil if none is held up
 	held     bool        // a job could not be begun, which was logged
 	released bool        // and the folder is not this server's any more
@@ -48,6 +49,7 @@ type job struct {
 	cancel context.CancelFunc
 	wanted bool      // to be cancelled
 	cut    bool      // because the server ends
+	paused bool      // which is going on from a checkpoint when it is started again
 	told   time.Time // when its progress was told last
 	result json.RawMessage
 	key    string // of the client that submitted it, "" for none
@@ -121,10 +123,14 @@ func (js *jobs) next() {
 		j.cancel = cancel
 		js.running++
 		js.tell(j)
+		ctx = context.WithValue(ctx, keptKey{}, keptAs{js.kept.name(j.ID), j.Resumed != nil})
 		js.tasks.Go(func() {
 			defer cancel()
 			result, err := js.perform(ctx, j)
 			js.end(j, result, err)
+			if !j.paused {
+				js.kept.remove(j.ID, true)
+			}
 		})
 	}
 }
@@ -191,6 +197,7 @@ func (js *jobs) end(j *job, result *api.JobResult, err error) {
 		js.ran(j, api.JobSucceeded, "")
 	case j.wanted && errors.Is(err, context.Canceled):
 		js.ran(j, api.JobCancelled, "")
+	case j.cut && errors.Is(err, context.Canceled) && js.pause(j):
 	case j.cut && errors.Is(err, context.Canceled):
 		js.ran(j, api.JobInterrupted, leftOff)
 	default:
@@ -207,6 +214,9 @@ func (js *jobs) over(j *job, state, why string) error {
 	if err == nil {
 		j.leave()
 		js.tell(j)
+		if j.Started == nil { // or its checkpoints go once nothing is written there
+			js.kept.remove(j.ID, false)
+		}
 	}
 	return err
 }

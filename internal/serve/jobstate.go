@@ -27,8 +27,8 @@ import (
 // Jobs on disk. Each has a file of its own in the state folder, job-ID: a line with a magic word and
 // the SHA-256 of what follows, and a record in JSON. A file is replaced as a whole, before anybody is
 // told of the change; so whatever moment the server ends at, every job is there as it was told last,
-// or one step further. A job is marked as running before it starts, and one that is so marked is never
-// started again: a job that brings the server down does it once.
+// or one step further. A job is marked as running before it starts, and one that is so marked is
+// started again only to go on from a checkpoint, as jobkept.go says: a job that brings the server down does it once.
 //
 // Where a file cannot be written, as on a full disk, the change does not happen: no job is taken, one
 // that waits cannot be cancelled, and none begins until it can be marked. The end of a job that runs
@@ -62,6 +62,7 @@ type record struct {
 	Started  *time.Time      `json:"started,omitempty"`
 	Ended    *time.Time      `json:"ended,omitempty"`
 	Progress api.JobProgress `json:"progress"`
+	Resumed  *api.JobResumed `json:"resumed,omitempty"`
 	Key      []byte          `json:"key,omitempty"` // of any bytes, as Hash
 	Hash     []byte          `json:"hash"`
 	Request  json.RawMessage `json:"request"`
@@ -76,7 +77,7 @@ func encodeJob(j *job) ([]byte, error) {
 	}
 	body, err := json.Marshal(record{
 		ID: j.ID, Number: j.number, State: j.State, Error: j.Error, Created: j.Created, Started: j.Started, Ended: j.Ended,
-		Progress: j.Progress, Key: []byte(j.key), Hash: j.hash[:], Request: request, Result: j.result,
+		Progress: j.Progress, Resumed: j.Resumed, Key: []byte(j.key), Hash: j.hash[:], Request: request, Result: j.result,
 	})
 	if err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func decodeJob(id string, file []byte) (*job, error) {
 		return nil, errors.New("its hash is none")
 	}
 	j := &job{key: string(r.Key), hash: [sha256.Size]byte(r.Hash), number: r.Number, result: r.Result, size: int64(len(file))}
-	j.Job = api.Job{ID: r.ID, JobRequest: q, State: r.State, Error: r.Error, Created: r.Created, Started: r.Started, Ended: r.Ended, Progress: r.Progress}
+	j.Job = api.Job{ID: r.ID, JobRequest: q, State: r.State, Error: r.Error, Created: r.Created, Started: r.Started, Ended: r.Ended, Progress: r.Progress, Resumed: r.Resumed}
 	return j, possible(j, id)
 }
 
@@ -145,6 +146,8 @@ func possible(j *job, id string) error {
 		return fmt.Errorf("its times are not those of a job that is %s", j.State)
 	case (j.State == api.JobSucceeded) != (j.result != nil):
 		return fmt.Errorf("a job that is %s with a result, or one that succeeded without", j.State)
+	case j.Resumed != nil && (j.Resumed.From < 1 || j.Resumed.From > j.Resumed.Of):
+		return errors.New("it went on from a checkpoint that there cannot be")
 	case j.number > math.MaxInt64:
 		return errors.New("its number is too large")
 	}
@@ -252,7 +255,7 @@ func (s *state) load(log *slog.Logger) ([]*job, error) {
 	for _, e := range entries {
 		id, ok := strings.CutPrefix(e.Name(), "job-")
 		switch {
-		case e.Name() == lockFile:
+		case e.Name() == lockFile, e.Name() == checkpointsFolder && e.IsDir():
 			continue
 		case ok && strings.HasSuffix(id, ".tmp") && e.Type().IsRegular():
 			_ = s.dir.Remove(e.Name()) // a server was killed while it wrote it
@@ -280,8 +283,8 @@ func (s *state) load(log *slog.Logger) ([]*job, error) {
 const leftOff = "the server ended while the job ran; submit it again"
 
 // restore takes a state folder and the jobs in it: those that have ended are as they were, those that
-// waited wait again, and those that ran are interrupted. plan makes what runs one. None is started
-// before resume.
+// waited wait again, and those that ran go on from a checkpoint or are interrupted. plan makes what runs one. None is
+// started before resume.
 func (js *jobs) restore(dir string, plan func(*api.JobRequest) (task, error)) error {
 	st, err := openState(dir)
 	if err != nil {
@@ -298,7 +301,11 @@ func (js *jobs) restore(dir string, plan func(*api.JobRequest) (task, error)) er
 		js.all, js.number = append(js.all, j), max(js.number, j.number)
 		switch j.State {
 		case api.JobRunning:
-			js.ran(j, api.JobInterrupted, leftOff)
+			if js.goOn(j, plan) {
+				js.queue = append(js.queue, j)
+			} else {
+				js.ran(j, api.JobInterrupted, leftOff)
+			}
 		case api.JobQueued:
 			if j.run, err = plan(&j.JobRequest); err != nil {
 				err = fmt.Errorf("after the server was started again: %w", err)
@@ -311,6 +318,7 @@ func (js *jobs) restore(dir string, plan func(*api.JobRequest) (task, error)) er
 		}
 	}
 	js.forget()
+	js.kept.sweep(js.all)
 	if len(js.all) > 0 {
 		js.log.Info("jobs of before are here again", "jobs", len(js.all), "waiting", len(js.queue))
 	}

@@ -27,6 +27,9 @@ import (
 // servedState names the folder in which the test binary is a server.
 const servedState = "WEFT_TEST_STATE"
 
+// keptState has that server keep all jobs in checkpoints.
+const keptState = "WEFT_TEST_KEPT"
+
 // serveState is a server with a state folder, and ends the process.
 func serveState(dir string) {
 	fail := func(err error) {
@@ -37,10 +40,15 @@ func serveState(dir string) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: catalog.Funcs()})
-	fail(err)
 	c := DefaultConfig()
 	c.Listen, c.State, c.Jobs.Queue, c.Jobs.Keep = "unix:"+filepath.Join(dir, "s"), filepath.Join(dir, "state"), 1000, 1000
+	o := weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: catalog.Funcs()}
+	if os.Getenv(keptState) != "" {
+		o.Checkpoint, keepAfter = c.Checkpoint(), 0
+		o.Checkpoint.Every = 10 * time.Millisecond
+	}
+	rt, err := weft.Open(ctx, o)
+	fail(err)
 	s, err := New(Options{Config: c, Service: newFake(), Runtime: rt, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	fail(err)
 	fail(s.Listen())
