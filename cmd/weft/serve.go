@@ -103,12 +103,8 @@ func (v *serving) run(c *cobra.Command) error {
 	v.log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 	v.warnings = slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if v.check {
-		// Files that it names are read too.
-		if _, err := serve.New(serve.Options{Config: config, Service: &infer.Service{}}); err != nil {
-			return terminal.Usage(err)
-		}
-		if _, err := circuitsOf(config); err != nil {
-			return terminal.Usage(err)
+		if err := v.judge(c.Context(), config); err != nil {
+			return err
 		}
 		fmt.Fprintln(v.out, "The configuration is good.")
 		return nil
@@ -129,6 +125,36 @@ func (v *serving) run(c *cobra.Command) error {
 	}
 	defer rt.Close()
 	return v.serve(c.Context(), rt, config, keys)
+}
+
+// judge errs at what the server would refuse before it listens: files that the configuration names, the folders of models
+// and of jobs, and devices. It makes and keeps nothing, and models are put on no device.
+func (v *serving) judge(ctx context.Context, config serve.Config) error {
+	_, err := serve.New(serve.Options{Config: config, Service: &infer.Service{}})
+	if err == nil {
+		err = serve.CheckState(config.State)
+	}
+	if err == nil {
+		_, err = circuitsOf(config)
+	}
+	if err == nil {
+		_, err = infer.Names(config.Models) // before devices are opened, which takes time
+	}
+	if err != nil {
+		return terminal.Usage(err)
+	}
+	rt, _, err := config.Open(ctx, func(ctx context.Context, o weft.Options) (*weft.Runtime, error) {
+		o.Log, o.Socket, o.CacheDir, o.NoCalibrate = v.warnings, "", "off", true
+		return open(ctx, o, os.Stderr)
+	})
+	if err != nil {
+		return err
+	}
+	defer rt.Close()
+	if err := infer.Check(ctx, rt, config.Infer(v.log)); err != nil {
+		return terminal.Usage(err)
+	}
+	return nil
 }
 
 // circuitsOf reads the keys of the circuits that are to be proved, nil for none.

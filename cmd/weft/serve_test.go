@@ -141,6 +141,22 @@ func TestServeCheckConfig(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	works(t, "serve", "--check-config")
+	models := filepath.Join(dir, "broken")
+	if err := os.MkdirAll(filepath.Join(models, "a"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file("broken/a/model.yaml", "kind: graph\nfile: gone.json\n")
+	works(t, "serve", "--check-config", "--devices", "cpu", "--state", filepath.Join(dir, "jobs", "here"))
+	if _, err := os.Stat(filepath.Join(dir, "jobs")); err == nil {
+		t.Error("the folder of jobs was made")
+	}
+	open := filepath.Join(dir, "open")
+	if err := os.Mkdir(open, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args []string
 		want string
@@ -151,6 +167,13 @@ func TestServeCheckConfig(t *testing.T) {
 		{[]string{"--listen", "0.0.0.0:80"}, "needs tls"},
 		{[]string{"--profile", "fast"}, "analytics"},
 		{[]string{"--devices", "abacus"}, "abacus"},
+		{[]string{"--devices", "cuda:99"}, "cuda"},
+		{[]string{"--models", filepath.Join(dir, "models")}, "models"},
+		{[]string{"--devices", "cpu", "--models", models}, "model a: gone.json"},
+		{[]string{"--state", good}, "a folder is needed"},
+		{[]string{"--state", filepath.Join(good, "jobs")}, "not a directory"},
+		{[]string{"--state", open}, "choose a folder that nobody else can write to"},
+		{[]string{"--state", filepath.Join(open, "jobs")}, "choose a folder that nobody else can write to"},
 	} {
 		code, _, errs := runWeft(append([]string{"serve", "--check-config"}, c.args...)...)
 		if code != exitUsage || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {

@@ -178,6 +178,13 @@ func (t *connections) end() {
 	}
 }
 
+// limit sets how many may be open, before any is.
+func (t *connections) limit(most int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.most = most
+}
+
 // count returns the number that is open.
 func (t *connections) count() int {
 	t.mu.Lock()

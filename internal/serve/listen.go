@@ -76,10 +76,6 @@ func (s *Server) Listen() error {
 
 // bind takes the addresses.
 func (s *Server) bind() error {
-	if n := placesFor(s.limits.Connections, descriptors()); n < s.limits.Connections {
-		s.conns.most = n
-		s.log.Warn("fewer connections are taken than limits.connections says: raise the number of files that the process may open, by ulimit -n", "connections", n, "wanted", s.limits.Connections)
-	}
 	network, address, err := s.config.address()
 	if err != nil {
 		return err
@@ -95,6 +91,10 @@ func (s *Server) bind() error {
 		}
 	}
 	s.listener = l
+	if n := placesFor(s.limits.Connections, descriptors()); n < s.limits.Connections {
+		s.conns.limit(n)
+		s.log.Warn("fewer connections are taken than limits.connections says: raise the number of files that the process may open, by ulimit -n", "connections", n, "wanted", s.limits.Connections)
+	}
 	return nil
 }
 

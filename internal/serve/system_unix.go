@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux || darwin
 
 package serve
 
@@ -19,4 +19,10 @@ func descriptors() int {
 		return int(most.Cur)
 	}
 	return int(most.Cur) - len(open)
+}
+
+// writable errs if this user cannot make files in a folder.
+func writable(dir string) error {
+	const write, search = 2, 1
+	return syscall.Access(dir, write|search)
 }
