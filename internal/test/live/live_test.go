@@ -16,6 +16,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -27,14 +28,16 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/driver"
 	"go.uber.org/goleak"
 )
 
 var (
-	firstFlag = flag.Uint64("first", 1, "the first seed TestLive runs")
-	seedsFlag = flag.Uint64("seeds", 12, "how many seeds TestLive runs")
-	againFlag = flag.Uint64("again", 1, "how often it runs each")
-	drawnFlag = flag.Bool("drawn", false, "print what each seed draws")
+	firstFlag  = flag.Uint64("first", 1, "the first seed TestLive runs")
+	seedsFlag  = flag.Uint64("seeds", 12, "how many seeds TestLive runs")
+	againFlag  = flag.Uint64("again", 1, "how often it runs each")
+	verifyFlag = flag.Int("verify", -1, "Options.Verify of all runs, drawn if it is negative")
+	drawnFlag  = flag.Bool("drawn", false, "print what each seed draws")
 )
 
 func TestMain(m *testing.M) {
@@ -130,13 +133,9 @@ func (t *trial) all(r *rand.Rand) {
 			}
 		})
 	}
-	listening, stop := context.WithCancel(t.ctx)
-	if one(r, 2) {
-		beside.Go(func() {
-			for range t.Events(listening) {
-			}
-		})
-	}
+	watching, stop := context.WithCancel(t.ctx)
+	beside.Go(func() { t.listen(watching) })
+	beside.Go(func() { t.count(watching) })
 	people.Wait()
 	close(over)
 	stop()
@@ -151,17 +150,40 @@ func (t *trial) all(r *rand.Rand) {
 	}
 }
 
-// left sees that nothing is left once all runs have ended and residents are given up, and that
-// limits were kept.
+// listen sees that no execution fails for a reason that was not drawn, though it be tried again.
+func (t *trial) listen(ctx context.Context) {
+	for e := range t.Events(ctx, weft.EventTaskFailed) {
+		switch {
+		case t.calm:
+			t.fail("nothing happened, and %v", e)
+		case errors.Is(e.Err, driver.ErrOutOfMemory) && !t.limited:
+			t.fail("a device has the memory that it said, and %v", e)
+		}
+	}
+}
+
+// count sees that no more tasks are in flight than may be. Those that are verified are not counted:
+// each waits for others in flight.
+func (t *trial) count(ctx context.Context) {
+	for limit := t.o.Concurrent; limit > 0 && t.o.Verify == 0 && ctx.Err() == nil; time.Sleep(200 * time.Microsecond) {
+		n := 0
+		for _, p := range t.Runs() {
+			n += p.Running
+		}
+		if n > limit {
+			t.fail("%d tasks in flight, and %d are allowed", n, limit)
+			return
+		}
+	}
+}
+
+// left sees that nothing is left once all runs have ended and residents are given up.
 func (t *trial) left() {
 	for _, s := range t.shared {
 		s.data.Release()
 	}
 	if n := t.Runs(); len(n) > 0 {
 		t.fail("runs are left: %+v", n)
-	}
-	if limit := t.o.Concurrent; limit > 0 && t.o.Verify == 0 && t.kernels.most.Load() > int64(limit) {
-		t.fail("%d launches at a time, and %d are allowed", t.kernels.most.Load(), limit)
 	}
 	var held string
 	for since := time.Now(); time.Since(since) < longest/4; time.Sleep(5 * time.Millisecond) {

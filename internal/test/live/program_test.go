@@ -121,10 +121,9 @@ func (p *program) interpret(mem [][]byte) {
 // kernels count their calls, which decide when one fails: the same bytes come out however
 // often they did.
 type kernels struct {
-	calls     atomic.Uint64
-	failures  atomic.Int64
-	worker    bool         // they may end their process
-	now, most atomic.Int64 // launches under way, and the most at a time
+	calls    atomic.Uint64
+	failures atomic.Int64
+	worker   bool // they may end their process
 }
 
 // maxFailures is how often kernels of a process fail: a task that failed a few times in a row waits
@@ -149,14 +148,6 @@ func (k *kernels) funcs() map[string]weft.Func {
 }
 
 func (k *kernels) run(c *weft.Call, lo, hi int, whole bool) {
-	if lo == 0 {
-		for n := k.now.Add(1); ; {
-			if most := k.most.Load(); n <= most || k.most.CompareAndSwap(most, n) {
-				break
-			}
-		}
-		defer k.now.Add(-1)
-	}
 	args := len(c.Params) - 9
 	for _, space := range c.Args[args:] { // workspace, which is the task's own
 		for i := lo; i < min(hi, len(space)); i++ {

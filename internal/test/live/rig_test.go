@@ -42,6 +42,7 @@ type rig struct {
 	gangs    int
 	only     []string // selectors of tasks
 	corrupt  bool     // results are changed
+	limited  bool     // scripted devices have less memory than they said
 	few      bool     // retries, failures or losses are few, so that they can be used up
 	memory   int64    // of each scripted device
 }
@@ -75,10 +76,10 @@ func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 // drawRig draws everything but the runtime.
 func drawRig(r *rand.Rand) *rig {
-	g := &rig{kernels: &kernels{}, log: &tail{}, maxBytes: pick(r, 1, 8, 60, 300, 300, 5000, 40000)}
+	g := &rig{kernels: &kernels{}, log: &tail{}, maxBytes: pick(r, 1, 8, 60, 300, 300, 2000, 9000)}
 	g.o = weft.Options{NoCalibrate: true, CacheDir: "off", Retries: 50, MaxLosses: 1000, MaxFailures: 1000, Funcs: g.kernels.funcs()}
 	g.o.Log = slog.New(slog.NewTextHandler(g.log, nil))
-	g.calm, g.cancels = one(r, 8), one(r, 2)
+	g.calm, g.cancels = one(r, 6), one(r, 2)
 	g.pace, g.deeds = pick(r, time.Millisecond, 4*time.Millisecond, 16*time.Millisecond), 10+r.IntN(70)
 	g.secret, g.volatile = one(r, 3), one(r, 8)
 	if !g.calm && one(r, 3) {
@@ -108,8 +109,8 @@ func (g *rig) drawOptions(r *rand.Rand) {
 	if one(r, 3) {
 		o.Streams = 1 + r.IntN(5)
 	}
-	if one(r, 2) {
-		o.Verify = 1 + r.IntN(3)
+	if o.Verify = max(0, r.IntN(7)-3); *verifyFlag >= 0 {
+		o.Verify = *verifyFlag
 	}
 	o.Checksums, o.Pin, o.Exact = one(r, 4), one(r, 8), one(r, 8)
 	o.PoolBytes = pick[int64](r, 0, 0, -1, 1000)
@@ -211,6 +212,7 @@ func (g *rig) drawTrouble(r *rand.Rand) {
 			g.what = append(g.what, group...)
 		}
 	}
+	g.limited = slices.ContainsFunc(g.what, func(w string) bool { return strings.Contains(w, "limit") })
 	if g.drv != nil && g.fakes > 2 && one(r, 8) {
 		g.corrupt, g.service = true, true // a device that is blamed is drained: service puts it back
 		g.what = append(g.what, "on %d corrupt kernel mix times 1", "on %d corrupt kernel wide times 1")

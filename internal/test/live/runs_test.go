@@ -78,6 +78,7 @@ type run struct {
 	mem, start [][]byte // by data
 	early      bool     // it may be cancelled
 	few        bool     // it may use up its retries
+	inFlight   int      // how many of its tasks may be in flight, 0 for any number
 	rep        *weft.Report
 	err        error
 }
@@ -124,12 +125,13 @@ func (t *trial) person(r *rand.Rand) {
 			t.fail("prepare: %v", err)
 			return
 		}
-		few := t.few
+		few, inFlight := t.few, 0
 		if one(r, 2) {
 			o := weft.RunOptions{Priority: r.IntN(5) - 2, MaxInFlight: r.IntN(4), Weight: pick(r, 0, 0.1, 1, 5)}
 			if !t.calm && one(r, 8) {
 				o.Retries, few = 1+r.IntN(2), true
 			}
+			inFlight = o.MaxInFlight
 			if prepared, err = prepared.With(o); err != nil {
 				t.fail("with: %v", err)
 				return
@@ -137,7 +139,7 @@ func (t *trial) person(r *rand.Rand) {
 		}
 		var each sync.WaitGroup
 		for range 1 + r.IntN(4) {
-			u := &run{p: p, few: few, early: t.cancels && one(r, 4)}
+			u := &run{p: p, few: few, inFlight: inFlight, early: t.cancels && one(r, 4)}
 			u.mem, u.start = p.memory(r)
 			way, limit := r.IntN(5), time.Duration(r.IntN(4000))*time.Microsecond
 			each.Go(func() {
@@ -167,7 +169,11 @@ func (t *trial) start(u *run, p *weft.Prepared, way int, limit time.Duration) {
 	case 0:
 		u.rep, u.err = t.Run(ctx, u.p.g, bs...)
 	case 1:
-		u.rep, u.err = p.Run(weft.WithProgress(ctx, func(weft.Progress) {}), bs...)
+		u.rep, u.err = p.Run(weft.WithProgress(ctx, func(now weft.Progress) {
+			if u.inFlight > 0 && t.o.Verify == 0 && now.Running > u.inFlight {
+				t.fail("a run has %d tasks in flight, and %d are allowed", now.Running, u.inFlight)
+			}
+		}), bs...)
 	case 2, 3:
 		told := make(chan error, 1)
 		h := t.Submit(u.p.g, func(_ *weft.Report, err error) { told <- err }, bs...)
