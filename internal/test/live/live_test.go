@@ -37,7 +37,9 @@ var (
 	seedsFlag  = flag.Uint64("seeds", 12, "how many seeds TestLive runs")
 	againFlag  = flag.Uint64("again", 1, "how often it runs each")
 	verifyFlag = flag.Int("verify", -1, "Options.Verify of all runs, drawn if it is negative")
-	drawnFlag  = flag.Bool("drawn", false, "print what each seed draws")
+	// A seed takes a second, and a busy machine may be a hundred times slower.
+	limitFlag = flag.Duration("limit", 4*time.Minute, "the time after which a seed is taken to hang")
+	drawnFlag = flag.Bool("drawn", false, "print what each seed draws")
 )
 
 func TestMain(m *testing.M) {
@@ -68,14 +70,10 @@ func TestLive(t *testing.T) {
 	}
 	several.Wait()
 	t.Log(sum.String())
-	if sum.Right == 0 {
+	if sum.Right == 0 && seeds > 1 {
 		t.Error("no run ended well")
 	}
 }
-
-// longest is the time that a seed may take: it takes a second, and a busy machine may be
-// a hundred times slower.
-const longest = 4 * time.Minute
 
 // attempt runs a seed and returns what was wrong.
 func attempt(ctx context.Context, seed uint64, sum *counts) string {
@@ -85,7 +83,7 @@ func attempt(ctx context.Context, seed uint64, sum *counts) string {
 		fmt.Println("seed", seed, t.rig)
 	}
 	began := time.Now()
-	watch := time.AfterFunc(longest, func() { t.hung(seed) })
+	watch := time.AfterFunc(*limitFlag, func() { t.hung(seed) })
 	defer watch.Stop()
 	t.all(r)
 	if *drawnFlag {
@@ -186,7 +184,7 @@ func (t *trial) left() {
 		t.fail("runs are left: %+v", n)
 	}
 	var held string
-	for since := time.Now(); time.Since(since) < longest/4; time.Sleep(5 * time.Millisecond) {
+	for since := time.Now(); time.Since(since) < *limitFlag/4; time.Sleep(5 * time.Millisecond) {
 		held = ""
 		for _, d := range t.Metrics().Devices {
 			if d.MemUsed > 0 || d.Queued > 0 {

@@ -128,7 +128,7 @@ type kernels struct {
 
 // maxFailures is how often kernels of a process fail: a task that failed a few times in a row waits
 // for up to a second before the next.
-const maxFailures = 12
+const maxFailures = 6
 
 var errFragile = errors.New("the kernel failed on purpose")
 

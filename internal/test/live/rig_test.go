@@ -31,10 +31,11 @@ type rig struct {
 	log      *tail
 	calm     bool     // nothing happens to devices, and kernels do not fail
 	what     []string // what scripted devices are told, %d being a device
+	copies   bool     // copies fail
 	service  bool     // devices are drained, swapped, probed and recovered
 	cancels  bool
 	pace     time.Duration // the longest pause between two things that happen
-	deeds    int           // how many happen: a device that fails for ever ends no run
+	deeds    int           // how many happen: a task that fails ten times waits for a second before the next
 	maxBytes int           // of data
 	extra    byte          // of all tasks
 	secret   bool
@@ -80,7 +81,7 @@ func drawRig(r *rand.Rand) *rig {
 	g.o = weft.Options{NoCalibrate: true, CacheDir: "off", Retries: 50, MaxLosses: 1000, MaxFailures: 1000, Funcs: g.kernels.funcs()}
 	g.o.Log = slog.New(slog.NewTextHandler(g.log, nil))
 	g.calm, g.cancels = one(r, 6), one(r, 2)
-	g.pace, g.deeds = pick(r, time.Millisecond, 4*time.Millisecond, 16*time.Millisecond), 10+r.IntN(70)
+	g.pace, g.deeds = pick(r, time.Millisecond, 4*time.Millisecond, 10*time.Millisecond), 10+r.IntN(20)
 	g.secret, g.volatile = one(r, 3), one(r, 8)
 	if !g.calm && one(r, 3) {
 		g.extra |= fragile
@@ -196,11 +197,10 @@ func (g *rig) drawDevices(r *rand.Rand) {
 
 // drawTrouble draws what may happen. Scripted devices are told so with %d for the number of one.
 func (g *rig) drawTrouble(r *rand.Rand) {
-	g.service = one(r, 2)
+	g.service, g.copies = one(r, 2), one(r, 2)
 	least := int64(20 * g.maxBytes)
 	for _, group := range [][]string{
-		{"on %d fail copies times 1", "on %d fail copies times 3"},
-		{"on %d fail launches times 1", "on %d fail launches times 3", "on %d fail kernel wide times 1"},
+		{"on %d fail launches times 1", "on %d fail kernel wide times 1"},
 		{"on %d lose", "on %d lose copies times 1", "on %d lose launches times 1"},
 		{"on %d take 1ms launches times 2", "on %d take 2ms copies times 1"},
 		{"on %d hang launches times 1", "release", "release"},
@@ -237,8 +237,8 @@ func (g *rig) String() string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("options %s; devices %v; up to %d bytes; calm %v, service %v, cancels %v, extra %d, gangs %d, volatile %v, secret %v, %d deeds with pauses up to %v, memory %d, what %q",
-		o, g.names, g.maxBytes, g.calm, g.service, g.cancels, g.extra, g.gangs, g.volatile, g.secret, g.deeds, g.pace, g.memory, g.what)
+	return fmt.Sprintf("options %s; devices %v; up to %d bytes; calm %v, copies %v, service %v, cancels %v, extra %d, gangs %d, volatile %v, secret %v, %d deeds with pauses up to %v, memory %d, what %q",
+		o, g.names, g.maxBytes, g.calm, g.copies, g.service, g.cancels, g.extra, g.gangs, g.volatile, g.secret, g.deeds, g.pace, g.memory, g.what)
 }
 
 // trouble has things happen until over is closed, and then, or when enough has happened, puts all
@@ -255,6 +255,11 @@ func (g *rig) trouble(ctx context.Context, r *rand.Rand, over <-chan struct{}) e
 			asked.Wait()
 			return g.soothe()
 		case <-time.After(time.Duration(r.Int64N(int64(g.pace)))):
+		}
+		if g.drv != nil && g.copies && one(r, 2) { // for as long as it goes on: it costs no attempt
+			if err := g.play(r, pick(r, "on %d fail copies times 1", "on %d fail copies times 1", "on %d fail copies times 3")); err != nil {
+				return err
+			}
 		}
 		if left < 0 { // what is asked of devices may have come after the last time
 			if err := g.soothe(); err != nil {
