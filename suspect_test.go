@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/fake"
 )
@@ -147,4 +148,31 @@ func TestNoProbe(t *testing.T) {
 	if got := strings.Join(states, ", "); got != "healthy lost, lost suspect, suspect healthy" {
 		t.Error(got)
 	}
+}
+
+// A device that has no room for a probe has answered: a task that is verified and waits for it goes
+// on, although nothing but that is in flight.
+func TestProbeWithoutRoom(t *testing.T) {
+	drv := follows(t, "devices 2; memory 100", map[string]weft.Func{"add": add3})
+	rt := open(t, weft.Options{Drivers: []driver.Driver{drv}, Verify: 1, HealthInterval: -1})
+	if err := drv.Play("on 1 lose"); err != nil {
+		t.Fatal(err)
+	}
+	var b graph.Builder
+	x := b.Data(graph.Data{Name: "x", Bytes: 40, Input: true, Output: true})
+	for range 3 {
+		b.Add(graph.Task{Steps: []graph.Step{{Kernel: graph.GoKernel("add"), Launch: graph.Grid(5)}}, Uses: []graph.Use{{Data: x, Access: graph.ReadWrite}}})
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	y := make([]int64, 5)
+	rep, err := rt.Run(ctx, g, weft.Bind("x", y))
+	if err != nil || !all(y, 9) || rep.Verified != 3 {
+		t.Errorf("x is %v, the report %+v, %v; devices %+v", y, rep, err, rt.Metrics().Devices)
+	}
+	until(t, "a device that is trusted", func() bool { return rt.Devices()[1].State == "healthy" })
 }

@@ -131,6 +131,9 @@ func (e *Engine) relieve() bool {
 		}
 		waits = waits || d.blocked
 	}
+	if e.giveUpProbes() {
+		return true
+	}
 	if !waits || len(e.delayed) > 0 || e.effort == failRun || e.patientWorks() {
 		e.effort = usual
 		return false
@@ -154,6 +157,25 @@ func (e *Engine) relieve() bool {
 		e.mem.freeDeferred()
 	}
 	return true
+}
+
+// giveUpProbes fails the probes that find no room while a launch on a patient device is at work, and
+// reports whether there were any. The launch may wait for the devices that they are of.
+func (e *Engine) giveUpProbes() (found bool) {
+	for i := range e.devs {
+		d := &e.devs[i]
+		if !d.blocked || d.queue.len() == 0 {
+			continue
+		}
+		r, gt := e.taskOf(d.queue.next().task)
+		if !r.o.Probe || r.state != runActive || !e.patientWorks() {
+			continue
+		}
+		e.fail(r, e.taskErr(r, gt, machine.DeviceID(i), e.outOfMemory(d.space, e.largest(r, gt))))
+		e.unblock(machine.DeviceID(i))
+		found = true
+	}
+	return found
 }
 
 // lastResort reports whether a run without room is to fail.
