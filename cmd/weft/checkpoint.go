@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -215,7 +216,10 @@ func (r *keptReport) text(w io.Writer, interrupted bool) {
 
 // checkpointError makes mistakes about checkpoints those of the user.
 func checkpointError(err error) error {
+	var path *fs.PathError
 	switch {
+	case errors.As(err, &path) && path.Op == "mkdir": // the folder cannot be made where it is named
+		return terminal.Usage(err)
 	case errors.Is(err, weft.ErrHasCheckpoint):
 		return terminal.Usage(fmt.Errorf("%w with --resume", err)) // after "or resume it"
 	case errors.Is(err, weft.ErrNoCheckpoint), errors.Is(err, weft.ErrOtherCheckpoint):
