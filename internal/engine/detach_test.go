@@ -8,6 +8,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
 )
 
 // detach does what the loop does with a launch that keeps a device from others: what is
@@ -84,6 +85,48 @@ func TestDetach(t *testing.T) {
 		equal(t, "executions of others that were", slices.Contains(learns.told, "after"), true)
 		equal(t, "launches of what follows", r.count("after"), 2)
 		equal(t, "retries", rep.Retries, map[engine.Status]int{engine.OK: 0, engine.Failed: 1}[st])
+	}
+}
+
+// While a launch is detached its device counts as free of it, and so it does after the launch has
+// ended: further tasks are placed there, and it can be drained.
+func TestDetachedCountsForNothing(t *testing.T) {
+	alone, teams := cpus(2), cpus(2)
+	teams.Devices[0] = team(4).Devices[0]
+	for name, m := range map[string]*machine.Machine{"one lane": alone, "a team": teams} {
+		var freeAt []time.Duration
+		r := newRig(t, m, engine.Options{Policy: func(p sched.Problem) sched.Policy { return viewed{noStealing(p), &freeAt} }})
+		on := func(task graph.Task) *graph.Graph {
+			task.On.Only = []string{"cpu:0"}
+			return single(t, task)
+		}
+		idle := func(when string) {
+			t.Helper()
+			probe := r.submit(single(t, job("look", 1)), engine.RunOptions{})
+			r.step()
+			equal(t, name+": cpu:0 is free "+when+", from now", freeAt[0]-r.now, 0)
+			r.mustRun(probe)
+		}
+		r.hang["slow"] = true
+		stuck := r.submit(on(grid("slow", 50, 4, 4)), engine.RunOptions{})
+		r.starts("slow")
+		r.now += time.Minute
+		other := r.submit(on(grid("other", 50, 4, 4)), engine.RunOptions{})
+		r.step()
+		if !r.detach() {
+			t.Fatalf("%s: a launch that keeps a device from another run is not found", name)
+		}
+		r.mustRun(other)
+		idle("of a detached launch")
+		equal(t, name+": tasks there", r.e.Status(0).Queued, 0)
+		o := r.held
+		r.held = nil
+		r.step(engine.Event{Kind: engine.OpDone, Op: o.a.Op, Start: o.start, End: r.now})
+		r.mustRun(stuck)
+		idle("after it")
+		equal(t, name+": tasks there afterwards", r.e.Status(0).Queued, 0)
+		r.step(engine.Event{Kind: engine.Drain, Device: 0})
+		r.until("cpu:0 is drained", func() bool { return r.e.Status(0).Drained })
 	}
 }
 

@@ -412,17 +412,18 @@ func TestGangMembersShareHostMemory(t *testing.T) {
 	hold := on("cpu", job("hold", 1))
 	hold.Workspace = 3 * mb / 2
 	r.hang["hold"] = true
-	r.submit(single(t, hold), engine.RunOptions{})
-	r.starts("hold")
-	id := r.submit(build(t, func(b *graph.Builder) {
+	id := r.submit(build(t, func(b *graph.Builder) { // in one run: another would wait for the end of the first
+		b.Add(hold)
 		x, y := b.Data(graph.Data{Name: "x", Bytes: mb}), b.Data(graph.Data{Name: "y", Bytes: mb})
 		b.Add(on("gpu:2", job("make", 1, writes(x), writes(y))))
 		gang := pair("gang", 1, reads(x), second(reads(y)))
 		gang.On.Only = []string{"gpu:0", "gpu:1"}
 		b.Add(gang)
 	}), engine.RunOptions{})
+	r.starts("hold")
 	for r.advance() {
 	}
+	equal(t, "tasks that have run before it", len(r.ran), 1)
 	equal(t, "launches of the gang while host memory has room for one member's input", r.count("gang"), 0)
 	delete(r.hang, "hold")
 	r.mustRun(id) // the rig checks the limit of host memory

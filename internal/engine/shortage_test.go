@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -198,6 +199,34 @@ func TestRoomBehindTheFirst(t *testing.T) {
 	})
 	r.mustRun(r.submit(g, engine.RunOptions{}))
 	equalLists(t, "launches", r.launched, []string{"make@gpu:0", "use@gpu:0", "large@gpu:0"})
+}
+
+// A device that has waited for room and got it waits again, and is woken again, while something on
+// another device goes on, so that nothing but the room wakes it.
+func TestRoomWakesAgain(t *testing.T) {
+	r := newRig(t, gpus(2, 10*mb), engine.Options{})
+	on := func(name, dev string) {
+		k := job(name, 1)
+		k.Workspace = 6 * mb
+		k.On.Only = []string{dev}
+		r.hang[name] = true
+		r.submit(single(t, k), engine.RunOptions{})
+	}
+	on("beside", "gpu:1")
+	tasks := []string{"first", "second", "third", "fourth"}
+	for _, name := range tasks {
+		on(name, "gpu:0")
+	}
+	r.step()
+	for i, name := range tasks {
+		equal(t, "launches of the "+name, r.count(name), 1)
+		if i+1 < len(tasks) {
+			equal(t, "launches of the "+tasks[i+1]+" before there is room", r.count(tasks[i+1]), 0)
+		}
+		delete(r.hang, name)
+		r.until("the end of the "+name, func() bool { return slices.Contains(r.ran, name+"@gpu:0") })
+	}
+	equal(t, "tasks that have run", len(r.ran), len(tasks))
 }
 
 // Of two runs that would each hold what the other lacks, one waits for the end of the other.

@@ -271,6 +271,33 @@ func TestOrder(t *testing.T) {
 	idle(t, p)
 }
 
+// TestDerivedContext: tasks started with a context that is derived from a task's own are for the slot
+// of that task, those after the first too, for which the scope of the context is remembered.
+func TestDerivedContext(t *testing.T) {
+	p := unguarded(1)
+	err := wait(t, p.start(bg, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var jobs []*job
+		for range 3 {
+			jobs = append(jobs, p.start(ctx, func(context.Context) error { return nil }))
+		}
+		if own, outside := p.slots[0].own.size.Load(), p.outside.size.Load(); own != 3 || outside != 0 {
+			t.Errorf("%d tasks on the slot and %d from outside, want 3 and 0", own, outside)
+		}
+		for _, j := range jobs {
+			if err := j.Wait(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	if err != nil {
+		t.Error(err)
+	}
+	idle(t, p)
+}
+
 // TestOutsideOrder: many tasks from outside run in order on one slot, though they are taken
 // some at a time.
 func TestOutsideOrder(t *testing.T) {
