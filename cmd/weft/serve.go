@@ -144,7 +144,7 @@ func (v *serving) judge(ctx context.Context, config serve.Config) error {
 		return terminal.Usage(err)
 	}
 	rt, _, err := config.Open(ctx, func(ctx context.Context, o weft.Options) (*weft.Runtime, error) {
-		o.Log, o.Socket, o.CacheDir, o.NoCalibrate = v.warnings, "", "off", true
+		o.Log, o.Socket, o.CacheDir, o.NoCalibrate, o.Checkpoint = v.warnings, "", "off", true, weft.Checkpoint{}
 		return open(ctx, o, os.Stderr)
 	})
 	if err != nil {

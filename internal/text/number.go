@@ -1,7 +1,6 @@
 package text
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -57,7 +56,7 @@ func errLarge(s string) error {
 type rangeError struct{ text string }
 
 func (e *rangeError) Error() string        { return e.text }
-func (e *rangeError) Is(target error) bool { return errors.Is(strconv.ErrRange, target) }
+func (e *rangeError) Is(target error) bool { return target == strconv.ErrRange }
 
 func errOctal(s string) error {
 	return fmt.Errorf("%q begins with 0, and some programs read that as octal; leave the zero out", s)

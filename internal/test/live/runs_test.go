@@ -55,7 +55,6 @@ type trial struct {
 	bad    []string
 	shared []*resident
 	order  []*run // those that use residents, as they were submitted
-	spoilt bool   // a resident may have been lost, or be wrong, for a reason
 }
 
 // resident is data that runs share.
