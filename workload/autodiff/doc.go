@@ -23,7 +23,7 @@
 // of a run name the first point with such a value. Where a value is not finite its derivatives
 // mean nothing, and where a derivative is none, as that of a root at 0, it is not finite.
 //
-// Files: expr.go, parse.go (expressions), value.go (a graph of values, each once), derive.go
+// Files: expr.go, parse.go (expressions), value.go (a graph of values, each once), derive.go and zero.go
 // (forward mode), program.go (instructions and slots), generate.go (sources for GPUs),
 // function.go, kernel.go, wide_amd64.s (the kernel), problem.go, job.go, call.go, check.go (the
 // complex step).

@@ -78,7 +78,7 @@ func (w *cifWords) read() (word cifWord, ok bool, err error) {
 	return cifWord{t[:end], false}, true, nil
 }
 
-// lines reads a text that begins and ends with ';' at the begin of a line. No value of an atom has so many
+// lines reads a text that begins and ends with ';' at the beginning of a line. No value of an atom has so many
 // bytes as are kept of it.
 func (w *cifWords) lines() (word cifWord, ok bool, err error) {
 	w.line = w.in.number

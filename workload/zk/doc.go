@@ -11,6 +11,6 @@
 // another with gnark's package logger. This package leaves that to the program.
 //
 // Files: prover.go and many.go (proofs), solve.go (solved circuits), graph.go (the tasks), kernel.go (what
-// they compute), key.go (keys and their files), witness.go and witnessjson.go (witnesses as JSON), circuits.go
+// they compute), setup.go (how keys are made), key.go (keys and their files), witness.go and witnessjson.go (witnesses as JSON), circuits.go
 // (circuits that are shipped), job.go (a proof as a workload).
 package zk

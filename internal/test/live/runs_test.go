@@ -111,7 +111,7 @@ func (t *trial) bindings(u *run) (out []weft.Binding) {
 	return out
 }
 
-// people is one caller: it draws programs and runs each in some way, several times at once.
+// person is one caller: it draws programs and runs each in some way, several times at once.
 func (t *trial) person(r *rand.Rand) {
 	for range 6 {
 		if one(r, 4) && len(t.shared) > 0 {

@@ -15,5 +15,6 @@
 // Files: config.go (what is run), job.go (rounds as tasks), system.go (models as tables, groups
 // of replicas and lists of pairs), lane.go and step_*.go (kernels), run.go (the rounds),
 // correlation.go (which rounds are of equilibrium), wham.go (heat capacity), profile.go (free
-// energy and contacts), trajectory.go, xtc.go and append.go (files of frames, written while they are computed), check.go (the reference).
+// energy and contacts), trajectory.go, xtc.go and append.go (files of frames, written while they are computed), check.go (the reference),
+// exchange_check.go and observe_check.go (exchanges and observables, computed again).
 package fold
