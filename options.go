@@ -179,7 +179,7 @@ type Options struct {
 	// this process. Of the environment a worker keeps PATH, HOME, TMPDIR, LANG and the like, Go's variables
 	// and those that begin with WEFT_. What it prints goes to Log.
 	Isolate bool
-	// Confine has these workers keep only the system calls that computing takes: they cannot
+	// Confine, which needs Isolate, has these workers keep only the system calls that computing takes: they cannot
 	// start programs and processes, make sockets and pipes, signal, trace or schedule other
 	// processes, take memory that WorkerBytes does not limit, and make or change files; Open errs
 	// where the system cannot do that. Where the kernel has Landlock (Linux 5.13), they read no
@@ -189,13 +189,13 @@ type Options struct {
 	Confine bool
 	// WorkerBytes is the memory that each of these workers may take, half of it for data of
 	// tasks (half of what the machine or its control group has), 64 MiB at least. A kernel that
-	// allocates more ends its worker.
+	// allocates more ends its worker. It needs Isolate.
 	WorkerBytes int64
 	// MemoryReserve is the part of the machine's memory, or of its control group's, that is to stay
 	// free (5 %); -1 means that nobody watches. When less is left, the worker of these
 	// that has the newest large task is ended, before the system ends the program. The
 	// task is tried again, as after other losses. Where other programs hold the memory
-	// nothing is ended, and the log says so.
+	// nothing is ended, and the log says so. It needs Isolate.
 	MemoryReserve int64
 	// WorkerCommand starts worker processes, for programs whose main does not
 	// call Worker: a command whose main does, and its arguments.

@@ -608,6 +608,7 @@ func (o *Options) Validate() error {
 			errs = append(errs, fmt.Errorf("%w: %s: %w", ErrOptions, s.name, err))
 		}
 	}
+	errs = append(errs, o.needIsolate()...)
 	if n := o.WorkerBytes; n > 0 && n < leastWorkerBytes {
 		errs = append(errs, fmt.Errorf("%w: worker_bytes: %s are too few for a worker process; give at least %s", ErrOptions, text.FormatSize(n), text.FormatSize(leastWorkerBytes)))
 	}
@@ -620,4 +621,21 @@ func (o *Options) Validate() error {
 		}
 	}
 	return errors.Join(append(errs, o.checkRungs()...)...)
+}
+
+// needIsolate returns an error for each key that is set and has an effect on isolated workers alone, where there are
+// none. Devices in other workers, as GPUs, are not confined or limited by them. A memory_reserve of off is what holds then.
+func (o *Options) needIsolate() (errs []error) {
+	if o.Isolate {
+		return nil
+	}
+	for _, s := range []struct {
+		key string
+		set bool
+	}{{"confine", o.Confine}, {"worker_bytes", o.WorkerBytes != 0}, {"memory_reserve", o.MemoryReserve > 0}} {
+		if s.set {
+			errs = append(errs, fmt.Errorf("%w: %s: it is for isolated workers, of which there are none; add isolate", ErrOptions, s.key))
+		}
+	}
+	return errs
 }

@@ -112,6 +112,7 @@ func TestSet(t *testing.T) {
 		if got := o.Get(c.key); got != c.value {
 			t.Errorf("%s: set to %q, says %q", c.key, c.value, got)
 		}
+		o.Isolate = true // some keys need it
 		if err := o.Validate(); err != nil {
 			t.Error(err)
 		}
@@ -344,7 +345,7 @@ func FuzzOptions(f *testing.F) {
 // A worker with less memory than its process needs is refused before it is started.
 func TestLeastWorkerBytes(t *testing.T) {
 	for n, good := range map[int64]bool{1: false, 16 << 20: false, 64 << 20: true, 0: true} {
-		o := Options{WorkerBytes: n}
+		o := Options{Isolate: true, WorkerBytes: n}
 		if err := o.Validate(); good != (err == nil) || !good && (!errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "worker_bytes")) {
 			t.Errorf("%d bytes: %v", n, err)
 		}

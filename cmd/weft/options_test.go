@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/weft-run/weft"
@@ -34,5 +35,76 @@ func TestOpenStatus(t *testing.T) {
 		if !errors.Is(err, c.err) || errors.As(err, &usage) != c.usage {
 			t.Errorf("the error is %v, a mistake of the user's: %v", err, !c.usage)
 		}
+	}
+}
+
+// What is for isolated workers is refused where there are none, by the library, by flags and files of the command and by
+// the service; of all combinations no other is.
+func TestOnlyIsolated(t *testing.T) {
+	refused := 0
+	for draw := range 1 << 4 {
+		o := weft.Options{Devices: "cpu", CacheDir: "off", NoCalibrate: true, Standby: draw&1 != 0}
+		keys := map[string]string{"standby": o.Get("standby")}
+		flags := []string{"run", "reduce", "--n", "1000", "--devices", "cpu", "--standby=" + o.Get("standby")}
+		var wrong []string
+		for i, c := range []struct{ key, value string }{{"confine", "on"}, {"worker_bytes", "128MiB"}, {"memory_reserve", "1GiB"}} {
+			if draw&(2<<i) == 0 {
+				continue
+			}
+			wrong = append(wrong, c.key)
+			keys[c.key] = c.value
+			flags = append(flags, "--"+strings.ReplaceAll(c.key, "_", "-")+"="+c.value)
+			if err := o.Set(c.key, c.value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		isolated := o
+		isolated.Isolate = true
+		if err := isolated.Validate(); err != nil {
+			t.Errorf("isolated, %v: %v", keys, err)
+		}
+		if err := o.Validate(); (err != nil) != (len(wrong) > 0) {
+			t.Errorf("%v: %v", keys, err)
+		}
+		if len(wrong) == 0 {
+			continue
+		}
+		refused++
+		rt, err := weft.Open(t.Context(), o)
+		if !errors.Is(err, weft.ErrOptions) {
+			t.Errorf("%v: Open returned %v", keys, err)
+			rt.Close()
+			continue
+		}
+		var text, lines strings.Builder
+		for k, v := range keys {
+			fmt.Fprintf(&text, "  %s: %s\n", k, v)
+			fmt.Fprintf(&lines, "%s = %s\n", k, v)
+		}
+		config := write(t, "weft.yaml", "devices: cpu\nruntime:\n"+text.String())
+		for _, args := range [][]string{
+			flags, append(flags, "--isolate=off"), {"run", "reduce", "--n", "1000", "--devices", "cpu", "--config", write(t, "weft.conf", lines.String())},
+			{"serve", "--config", config}, {"serve", "--check-config", "--config", config},
+		} {
+			code, out, stderr := runWeft(args...)
+			if code != exitUsage || out != "" || strings.Count(stderr, "add isolate") != len(wrong) {
+				t.Errorf("weft %s: status %d, %q, %q", strings.Join(args, " "), code, out, stderr)
+			}
+			for _, key := range wrong {
+				if !strings.Contains(stderr, key+": ") || !strings.Contains(err.Error(), key+": ") {
+					t.Errorf("weft %s: nothing is said of %s: %q; Open: %v", strings.Join(args, " "), key, stderr, err)
+				}
+			}
+			if len(wrong) == 1 && strings.Count(stderr, "\n") != 1 {
+				t.Errorf("weft %s: more than a line: %q", strings.Join(args, " "), stderr)
+			}
+		}
+	}
+	if refused != 14 {
+		t.Errorf("%d combinations were refused", refused)
+	}
+	// That nobody is to watch is what holds without isolated workers.
+	if err := (&weft.Options{MemoryReserve: -1}).Validate(); err != nil {
+		t.Error(err)
 	}
 }
