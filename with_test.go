@@ -12,7 +12,7 @@ import (
 // Options of a prepared graph add to those it has, and the later of two wins.
 func TestWithAdds(t *testing.T) {
 	var began atomic.Int64
-	rt := open(t, weft.Options{Devices: "cpu", Funcs: map[string]weft.Func{
+	rt := open(t, weft.Options{Devices: "cpu", Checksums: true, Funcs: map[string]weft.Func{
 		"fail": func(c *weft.Call, _, _ int) { began.Add(1); c.Fail(errors.New("as ever")) },
 	}})
 	p, err := rt.Prepare(of(t, graph.GoKernel("fail")))

@@ -37,9 +37,10 @@ devices are GPUs (cuda, vulkan:0/2), cores (cpu/3) or scripted devices (fake/3,
 which also fail and dawdle, and with --verify 1 the first of them lies: its
 results are wrong, and must be replaced, for which two others are needed), each
 in a worker process of its own. Where a GPU's worker is struck, work goes on on
-what else is named, or waits until it is back. They are opened anew every few rounds, a bout; what is left after it is
-counted. Every minute a line says what was done and what memory, goroutines and
-descriptors weft uses between bouts; a table at the end has them all.
+what else is named, or waits until it is back. They are opened anew every few
+rounds, a bout; what is left after it is counted. Every minute a line says what
+was done and what memory, goroutines and descriptors weft uses between bouts; a
+table at the end has them all.
 
 With --simulate N the first N bouts of the same seed are simulated instead:
 the same faults at the same parts of a round, in virtual time, on devices that

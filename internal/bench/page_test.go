@@ -126,7 +126,7 @@ func TestSuite(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := run(t.Context(), "suite", "--html", filepath.Join(file, "below"))
-	if mistake := (terminal.UsageError{}); err == nil || errors.As(err, &mistake) || !strings.Contains(err.Error(), "not a directory") {
+	if mistake := (terminal.UsageError{}); !errors.As(err, &mistake) || !strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("a page below a file: %v", err)
 	}
 	root := newRoot()
