@@ -278,7 +278,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := tasksOf(rt)
-	wrong := state(t, &chainCircuit{links: 1}, &chainCircuit{links: 1, Start: 1234567, End: 7654321})
+	wrong := state(t, &chainCircuit{links: 1, look: noLook}, &chainCircuit{links: 1, Start: 1234567, End: 7654321})
 	_, err = p.Prove(t.Context(), wrong.w)
 	refuse(err, ErrWitness, "does not satisfy the circuit")
 	if strings.Contains(err.Error(), "1234567") || strings.Contains(err.Error(), "7654321") || strings.Contains(err.Error(), "!=") {
