@@ -28,7 +28,7 @@ func WithParams[P any](fn func(c *Call, p P, lo, hi int)) Func {
 	return func(c *Call, lo, hi int) {
 		p, err := unpack(c.Params)
 		if err != nil {
-			c.Fail(fmt.Errorf("%w: %w", ErrKernel, err))
+			c.Fail(fmt.Errorf("%w: %w", ErrUnfit, err))
 			return
 		}
 		fn(c, p, lo, hi)

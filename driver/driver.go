@@ -30,11 +30,13 @@ var (
 	// error wraps ErrKernel as well; that kernel's own launch completed with
 	// ErrKernel and not with this.
 	ErrDeviceLost = errors.New("device lost")
-	// ErrKernel: a kernel has no implementation the device can run, or its
-	// implementation is broken.
+	// ErrKernel: a kernel cannot be started. The next time it may be.
 	ErrKernel = errors.New("kernel cannot run")
+	// ErrUnfit is an ErrKernel that stays: the kernel has no implementation that the device can
+	// run, or is given what it cannot take. It is not tried again on such a device.
+	ErrUnfit = fmt.Errorf("%w", ErrKernel)
 	// ErrNoFunc: a kernel's implementation in Go is not registered. Errors that wrap it
-	// wrap ErrKernel as well.
+	// wrap ErrUnfit as well.
 	ErrNoFunc = errors.New("no Go function is registered for it")
 	// ErrFaulted: the kernel ran, and its device is lost by it. Errors that wrap it wrap ErrKernel
 	// as well. It is no proof that the kernel is broken.
@@ -193,7 +195,7 @@ func StepArgs[T any](s *graph.Step, all, into []T) ([]T, error) {
 	}
 	for _, a := range s.Args {
 		if a < 0 || a >= len(all) {
-			return nil, fmt.Errorf("%w: it is to have argument %d of %d", ErrKernel, a, len(all))
+			return nil, fmt.Errorf("%w: it is to have argument %d of %d", ErrUnfit, a, len(all))
 		}
 		into = append(into, all[a])
 	}

@@ -292,10 +292,10 @@ func status(err error) engine.Status {
 		return engine.Spoilt
 	case errors.Is(err, driver.ErrOutOfMemory):
 		return engine.OutOfMemory
-	case errors.Is(err, driver.ErrFaulted):
-		return engine.Refused
-	case errors.Is(err, driver.ErrKernel):
+	case errors.Is(err, driver.ErrUnfit):
 		return engine.Unfit
+	case errors.Is(err, driver.ErrKernel):
+		return engine.Refused
 	}
 	return engine.Failed
 }

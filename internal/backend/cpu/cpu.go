@@ -374,7 +374,7 @@ func (d *device) find(k *graph.Kernel) (*graph.Impl, driver.Func, error) {
 			return impl, fn, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("kernel %q: %w: %w", k.Name, driver.ErrKernel, driver.ErrNoFunc)
+	return nil, nil, fmt.Errorf("kernel %q: %w: %w", k.Name, driver.ErrUnfit, driver.ErrNoFunc)
 }
 
 // now is the board's clock.

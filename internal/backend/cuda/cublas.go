@@ -83,7 +83,11 @@ func (b *cublas) do(f *frame, p *proc, args ...uintptr) error {
 	if b.statusName.addr != 0 {
 		text = cString(f.call(&b.statusName, uintptr(code)), 256)
 	}
-	return fmt.Errorf("%w: %s: cuBLAS status %d: %s", driver.ErrKernel, p.name, code, text)
+	err := driver.ErrKernel
+	if code == 3 { // CUBLAS_STATUS_ALLOC_FAILED
+		err = fmt.Errorf("%w: %w", err, driver.ErrOutOfMemory)
+	}
+	return fmt.Errorf("%w: %s: cuBLAS status %d: %s", err, p.name, code, text)
 }
 
 // handle returns the stream's handle.
@@ -133,7 +137,7 @@ func (g gemm) run(d *device, o *op, s *stream, ptrs []uintptr, params []byte) er
 		return err
 	}
 	if len(ptrs) < 3 {
-		return fmt.Errorf("%w: a product takes A, B and C, given are %d buffers", driver.ErrKernel, len(ptrs))
+		return fmt.Errorf("%w: a product takes A, B and C, given are %d buffers", driver.ErrUnfit, len(ptrs))
 	}
 	m, k, n := uintptr(p.M), uintptr(p.K), uintptr(p.N)
 	h, err := d.blas.handle(d.f, s)

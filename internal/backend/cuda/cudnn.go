@@ -156,7 +156,7 @@ func conv2d(tf32 bool) routine {
 			return err
 		}
 		if len(ptrs) < 3 {
-			return fmt.Errorf("%w: a convolution takes x, w and y, given are %d buffers", driver.ErrKernel, len(ptrs))
+			return fmt.Errorf("%w: a convolution takes x, w and y, given are %d buffers", driver.ErrUnfit, len(ptrs))
 		}
 		return d.dnn.convolve(d, s, dnnConvolution{p, tf32}, ptrs)
 	}
@@ -190,7 +190,7 @@ func (c *cudnn) convolve(d *device, s *stream, p dnnConvolution, ptrs []uintptr)
 func (c *cudnn) plan(d *device, s *stream, h uintptr, p dnnConvolution, ptrs []uintptr) (*planned, error) {
 	f := d.f
 	if p.Stride == 0 || p.H+2*p.Pad < p.R || p.W+2*p.Pad < p.S {
-		return nil, fmt.Errorf("%w: a convolution of %d×%d by %d×%d with stride %d and padding %d", driver.ErrKernel, p.H, p.W, p.R, p.S, p.Stride, p.Pad)
+		return nil, fmt.Errorf("%w: a convolution of %d×%d by %d×%d with stride %d and padding %d", driver.ErrUnfit, p.H, p.W, p.R, p.S, p.Stride, p.Pad)
 	}
 	oh, ow := uintptr((p.H+2*p.Pad-p.R)/p.Stride+1), uintptr((p.W+2*p.Pad-p.S)/p.Stride+1)
 	images, filters, channels := uintptr(p.N), uintptr(p.K), uintptr(p.C)

@@ -383,6 +383,9 @@ func TestBadKernels(t *testing.T) {
 		if !errors.Is(end.Err, driver.ErrKernel) || !strings.Contains(end.Err.Error(), c.want) {
 			t.Errorf("want %q, got %v", c.want, end.Err)
 		}
+		if stays := c.want != "INVALID_VALUE"; errors.Is(end.Err, driver.ErrUnfit) != stays {
+			t.Errorf("%v: whether it stays is not said", end.Err)
+		}
 		if errors.Is(end.Err, driver.ErrDeviceLost) {
 			t.Fatalf("lost the device: %v", end.Err)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -76,7 +77,7 @@ const maxKernels = 4096
 // kernel finds or makes the device's form of a kernel.
 func (d *device) kernel(k *graph.Kernel) *kernel {
 	if k == nil {
-		return &kernel{name: "nothing", err: fmt.Errorf("%w: a step names no kernel", driver.ErrKernel)}
+		return &kernel{name: "nothing", err: fmt.Errorf("%w: a step names no kernel", driver.ErrUnfit)}
 	}
 	if found := d.kernels[k]; found != nil {
 		return found
@@ -116,13 +117,28 @@ func (d *device) kernel(k *graph.Kernel) *kernel {
 		if len(reasons) == 0 {
 			reasons = append(reasons, errors.New("it has no implementation in PTX or CUDA C and names no library routine"))
 		}
-		found.err = fmt.Errorf("kernel %q: %w: %w", k.Name, driver.ErrKernel, errors.Join(reasons...))
+		why := driver.ErrUnfit
+		if slices.ContainsFunc(reasons, passing) {
+			why = driver.ErrKernel
+			delete(d.kernels, k) // the next time may be better
+		}
+		found.err = fmt.Errorf("kernel %q: %w: %w", k.Name, why, errors.Join(reasons...))
 		return found
 	}
 	for _, err := range reasons {
 		d.log.Debug("variant left out", "kernel", k.Name, "device", d.info.Name, "err", err)
 	}
 	return found
+}
+
+// ofImage are the codes of libcuda that say what an image is, and stay: it is no image or PTX, is for
+// another architecture or a newer driver, or does not have the entry.
+var ofImage = []int32{200, 209, 218, 222, 300, 500}
+
+// passing reports whether what an error tells of may be gone the next time, as want of memory.
+func passing(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && !slices.Contains(ofImage, e.Code)
 }
 
 // hash tells kernels of one name apart, so that what was measured of one is not
@@ -484,7 +500,11 @@ func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
 		}
 		if err != nil {
 			if d.dead.Load() == nil && !errors.Is(err, driver.ErrKernel) && !errors.Is(err, driver.ErrDependency) {
-				err = fmt.Errorf("%w: %w", driver.ErrKernel, err)
+				why := driver.ErrKernel
+				if errors.Is(err, graph.ErrParams) {
+					why = driver.ErrUnfit
+				}
+				err = fmt.Errorf("%w: %w", why, err)
 			}
 			return began || o.comm != nil, fmt.Errorf("kernel %q: %w", k.name, err)
 		}
@@ -512,7 +532,7 @@ func (o *op) args(s *graph.Step) ([]uintptr, error) {
 func (d *device) launch(v *variant, step *graph.Step, ptrs []uintptr, o *op, s *stream, short bool) error {
 	n := len(ptrs)
 	if n > maxArgs || len(step.Params) > maxParams {
-		return fmt.Errorf("%d arguments and %d bytes of parameters; at most %d and %d can be passed", n, len(step.Params), maxArgs, maxParams)
+		return fmt.Errorf("%w: %d arguments and %d bytes of parameters; at most %d and %d can be passed", driver.ErrUnfit, n, len(step.Params), maxArgs, maxParams)
 	}
 	n, err := v.sign.takes(v.impl.Entry, n, len(step.Params))
 	if err != nil {

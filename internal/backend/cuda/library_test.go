@@ -181,7 +181,7 @@ func TestLibraryParams(t *testing.T) {
 			task := &graph.Task{Steps: []graph.Step{{Kernel: k, Params: make([]byte, given)}}}
 			end := r.wait(r.launch(0, task, args(400, b, b, b)))
 			want := fmt.Sprintf(`kernel "routine": kernel cannot run: wrong length of parameters: it takes %d bytes, given are %d`, takes, given)
-			if !errors.Is(end.Err, driver.ErrKernel) || !strings.HasSuffix(end.Err.Error(), want) {
+			if !errors.Is(end.Err, driver.ErrUnfit) || !strings.HasSuffix(end.Err.Error(), want) {
 				t.Errorf("%s: got  %v\nwant %s", entry, end.Err, want)
 			}
 		}

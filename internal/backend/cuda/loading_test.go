@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -36,4 +38,20 @@ func TestLoadingIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.must(w)
+}
+
+// Code that is not loaded for want of memory, or for an unknown reason, may be the next time.
+func TestLoadingFailsOnce(t *testing.T) {
+	r := openRig(t, Options{Devices: []int{0}})
+	b := r.alloc(1024)
+	for code, is := range map[int]error{2: driver.ErrOutOfMemory, 101: driver.ErrKernel} {
+		k := testKernel("add_one")
+		k.Impls[0].Source = append(fmt.Appendf(nil, "// fails once with %d\n", code), testPTX...)
+		task := &graph.Task{Steps: []graph.Step{step(k, 256), step(k, 256)}} // of one step, the duration is asked for before
+		c := r.wait(r.launch(0, task, args(1024, b)))
+		if !errors.Is(c.Err, is) || !errors.Is(c.Err, driver.ErrKernel) || errors.Is(c.Err, driver.ErrUnfit) {
+			t.Errorf("%d: %v", code, c.Err)
+		}
+		r.must(r.launch(0, task, args(1024, b)))
+	}
 }

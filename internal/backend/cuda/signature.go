@@ -86,11 +86,11 @@ func (s *signature) takes(entry string, buffers, params int) (int, error) {
 		}
 	}
 	if err := graph.CheckParams(own, params); err != nil {
-		return 0, fmt.Errorf("%w: entry %q: %w", driver.ErrKernel, entry, err)
+		return 0, fmt.Errorf("%w: entry %q: %w", driver.ErrUnfit, entry, err)
 	}
 	if n > buffers || slices.ContainsFunc(s.sizes[:n], func(size int) bool { return size != addressBytes }) {
 		return 0, fmt.Errorf("%w: entry %q has parameters of %v bytes, given are %d buffers and %d bytes of parameters",
-			driver.ErrKernel, entry, s.sizes, buffers, params)
+			driver.ErrUnfit, entry, s.sizes, buffers, params)
 	}
 	return n, nil
 }

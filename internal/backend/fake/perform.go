@@ -324,5 +324,5 @@ func (d *device) find(k *graph.Kernel) (*graph.Impl, driver.Func, error) {
 			return impl, fn, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("fake: kernel %q on %s: %w: %w", k.Name, d.info.Name, driver.ErrKernel, driver.ErrNoFunc)
+	return nil, nil, fmt.Errorf("fake: kernel %q on %s: %w: %w", k.Name, d.info.Name, driver.ErrUnfit, driver.ErrNoFunc)
 }

@@ -205,6 +205,7 @@ const (
 	spoiltByPanic
 	changed
 	faulted
+	unfit
 )
 
 // classes pairs classes with what the error wraps.
@@ -213,7 +214,7 @@ var classes = [...][]error{
 	lostByKernel: {driver.ErrDeviceLost, driver.ErrKernel}, dependency: {driver.ErrDependency}, closed: {driver.ErrClosed},
 	unavailable: {driver.ErrUnavailable}, stopped: {driver.ErrStopped}, panicked: {trace.ErrPanic},
 	spoilt: {driver.ErrSpoilt}, spoiltByPanic: {driver.ErrSpoilt, trace.ErrPanic}, changed: {driver.ErrChecksum},
-	faulted: {driver.ErrKernel, driver.ErrFaulted},
+	faulted: {driver.ErrKernel, driver.ErrFaulted}, unfit: {driver.ErrUnfit},
 }
 
 func classOf(err error) class {
@@ -226,6 +227,16 @@ func classOf(err error) class {
 		return lost
 	case errors.Is(err, driver.ErrFaulted):
 		return faulted
+	case errors.Is(err, driver.ErrChecksum):
+		return changed
+	case errors.Is(err, driver.ErrSpoilt) && errors.Is(err, trace.ErrPanic):
+		return spoiltByPanic
+	case errors.Is(err, driver.ErrSpoilt):
+		return spoilt
+	case kernel && errors.Is(err, driver.ErrOutOfMemory):
+		return outOfMemory
+	case errors.Is(err, driver.ErrUnfit):
+		return unfit
 	case kernel:
 		return brokenKernel
 	case errors.Is(err, driver.ErrDependency):
@@ -238,12 +249,6 @@ func classOf(err error) class {
 		return closed
 	case errors.Is(err, driver.ErrStopped):
 		return stopped
-	case errors.Is(err, driver.ErrChecksum):
-		return changed
-	case errors.Is(err, driver.ErrSpoilt) && errors.Is(err, trace.ErrPanic):
-		return spoiltByPanic
-	case errors.Is(err, driver.ErrSpoilt):
-		return spoilt
 	case errors.Is(err, trace.ErrPanic):
 		return panicked
 	}

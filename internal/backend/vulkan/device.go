@@ -428,11 +428,11 @@ func (d *device) take(in *driver.Op) *op {
 			a := &in.Args[i]
 			at, err := d.memory.at(a.Buf, a.Off, a.Bytes)
 			if err == nil && a.Bytes == 0 && len(in.Task.Steps) > 0 {
-				err = fmt.Errorf("%w: it is empty, and a kernel cannot be given nothing", driver.ErrKernel)
+				err = fmt.Errorf("%w: it is empty, and a kernel cannot be given nothing", driver.ErrUnfit)
 			}
 			if err == nil && a.Bytes > d.limits.storageBytes {
 				err = fmt.Errorf("%w: it has %d bytes, and kernels here reach %d of an argument: cut the task into smaller ones",
-					driver.ErrKernel, a.Bytes, d.limits.storageBytes)
+					driver.ErrUnfit, a.Bytes, d.limits.storageBytes)
 			}
 			if err != nil {
 				o.err = fmt.Errorf("vulkan: argument %d on %s: %w", i, d.info.Name, err)

@@ -39,7 +39,7 @@ var codes = map[int32]struct {
 	unknown:     {"unknown", driver.ErrDeviceLost},
 	-1000069000: {"out of pool memory", driver.ErrOutOfMemory},
 	-1000072003: {"invalid external handle", driver.ErrOutOfMemory},
-	-1000012000: {"invalid shader", driver.ErrKernel},
+	-1000012000: {"invalid shader", driver.ErrUnfit},
 }
 
 func (e *Error) Error() string {
@@ -50,7 +50,7 @@ func (e *Error) Error() string {
 }
 
 // Is reports whether the code is of the kind target stands for.
-func (e *Error) Is(target error) bool { return codes[e.Code].kind == target }
+func (e *Error) Is(target error) bool { return errors.Is(codes[e.Code].kind, target) }
 
 // isLost reports whether an error means that the device is lost.
 func isLost(err error) bool { return errors.Is(err, driver.ErrDeviceLost) }

@@ -46,7 +46,7 @@ const maxKernels = 4096
 // implementations that the device can run. The caller holds build.
 func (d *device) kernel(k *graph.Kernel) *kernel {
 	if k == nil {
-		return &kernel{err: fmt.Errorf("%w: a step names no kernel", driver.ErrKernel)}
+		return &kernel{err: fmt.Errorf("%w: a step names no kernel", driver.ErrUnfit)}
 	}
 	if found := d.kernels[k]; found != nil {
 		return found
@@ -92,8 +92,12 @@ func (d *device) kernel(k *graph.Kernel) *kernel {
 // kernelError is why a kernel cannot run: its own fault, unless the device has no
 // memory left or is lost.
 func (d *device) kernelError(k *graph.Kernel, err error) error {
-	if !errors.Is(err, driver.ErrKernel) && !errors.Is(err, driver.ErrOutOfMemory) && !isLost(err) {
+	switch {
+	case errors.Is(err, driver.ErrKernel), errors.Is(err, driver.ErrOutOfMemory), isLost(err):
+	case passing(err):
 		err = fmt.Errorf("%w: %w", driver.ErrKernel, err)
+	default:
+		err = fmt.Errorf("%w: %w", driver.ErrUnfit, err)
 	}
 	return fmt.Errorf("kernel %q: %w", k.Name, err)
 }

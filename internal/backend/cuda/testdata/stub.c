@@ -607,6 +607,14 @@ result cuModuleLoadDataEx(struct module **m, const char *image, u32 n, int *opti
 		snprintf(path, sizeof path, "%s/go", dir);
 		while (access(path, F_OK)) usleep(50);
 	}
+	// Code that names an error is loaded the second time.
+	static int last;
+	const char *fails = strstr(image, "// fails once with ");
+	int code = fails ? atoi(fails + 19) : 0;
+	if (code && code != last) {
+		last = code;
+		return code;
+	}
 	*m = malloc(sizeof **m);
 	**m = (struct module){0x40d, strdup(image)};
 	return OK;
