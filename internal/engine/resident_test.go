@@ -217,6 +217,29 @@ func TestReadDataIsNotCutAnew(t *testing.T) {
 	}
 }
 
+// Nor while a copy out of its home is in flight, for a run that has ended meanwhile.
+func TestCopiedDataIsNotCutAnew(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	ref := r.e.NewData("w", mb, graph.Versioned)
+	r.hold = func(o *op) bool { return o.what == "resident 0 host>gpu:0" }
+	r.failCopy = func(c copied) bool { return c.data == "a" }
+	first := r.submit(build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
+		b.Add(job("both", 1, reads(b.Data(graph.Data{Name: "a", Bytes: mb, Input: true})), reads(w)))
+	}), engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: ref}}})
+	r.until("copies", func() bool { return len(r.copies) == 2 })
+	r.step(engine.Event{Kind: engine.Cancel, Run: first})
+	is(t, r.finish(first), engine.ErrCancelled) // its launch does not wait for the second copy
+	equalLists(t, "what is in flight", r.inFlight(), []string{"resident 0 host>gpu:0"})
+	other := r.submit(sliced(t, 4, graph.Read), bound(ref))
+	for range 20 {
+		r.advance()
+	}
+	equal(t, "launches of the run that cuts it otherwise", r.count("slice 0"), 0)
+	r.hold = nil
+	r.mustRun(other)
+}
+
 // Resident data is not cut anew while an older version of it is kept, in the pieces it is
 // in, to compute something else again: that is made durable first.
 func TestOlderVersionIsNotCutAnew(t *testing.T) {
