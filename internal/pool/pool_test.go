@@ -605,6 +605,9 @@ func TestGroup(t *testing.T) {
 			}
 		})
 		<-began
+		if started, ended := g.Progress(); started != 1 || ended != 0 {
+			t.Errorf("keep %v: %d of %d tasks have ended, want 0 of 1", keep, ended, started)
+		}
 		failed := p.start(g.Context(), func(context.Context) error { return bad })
 		soon(t, "the task that fails", failed.Ended())
 		later := p.start(g.Context(), func(context.Context) error { close(release); ended.Add(1); return nil })
@@ -617,6 +620,9 @@ func TestGroup(t *testing.T) {
 		}
 		if n := ended.Load(); n != want && !(n == 2 && !keep && later.fault() == nil) || !long.over() {
 			t.Errorf("keep %v: %d functions had ended", keep, n)
+		}
+		if started, ended := g.Progress(); started != 3 || ended != 3 {
+			t.Errorf("keep %v: %d of %d tasks have ended, want all of 3", keep, ended, started)
 		}
 		if _, err := long.Result(); err != nil && (keep || err != bad) {
 			t.Errorf("keep %v: the long one ended with %v", keep, err)
