@@ -51,7 +51,8 @@ type Options struct {
 	// the device. NVIDIA GPUs take up to 6, others up to 16.
 	Streams int
 	// TaskTimeout bounds each execution of a task: what runs longer is ended with
-	// its device, which comes back, and the task is tried again. With 0 the bound is
+	// its device, which comes back, and the task is tried again; but a Go kernel in this process
+	// goes on, and its task fails for good if it reads anything, which the kernel may yet write. With 0 the bound is
 	// automatic on devices in worker processes: 20 times what was predicted, for each
 	// launch that may share the device, at least 10 s, and 2 minutes while nothing
 	// was measured or a kernel may be compiled; Go kernels in this process have

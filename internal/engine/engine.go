@@ -249,6 +249,9 @@ func (e *Engine) openDevices() {
 		d, md := &e.devs[i], &e.m.Devices[i]
 		d.space, d.swapTo, d.queue.all = deviceSpace(machine.DeviceID(i)), machine.Host, &e.queuedTasks
 		d.shortfall.told = md.MemBytes
+		if i < len(e.o.Processes) {
+			d.process.Left = e.o.Processes[i].Left
+		}
 		if i < len(e.o.Processes) && e.o.Processes[i].Own {
 			d.process, d.sharers, d.compiled = e.o.Processes[i], sharers(e.m, machine.DeviceID(i)), make(map[string]bool)
 			d.least = e.o.Limits.Least

@@ -16,6 +16,7 @@ import (
 type Process struct {
 	Own   bool // it is not the caller's, and can be killed whatever the device does
 	Keeps bool // the content of the device's memory outlives it
+	Left  bool // launches on host memory go on when the device is given up: nothing can end them
 }
 
 // Limits say how long a task may run on a device in a process of its own if no timeout

@@ -149,7 +149,7 @@ func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 		return
 	}
 	if st == Spoilt {
-		e.fail(r, e.taskErr(r, gt, dev, fmt.Errorf("%w; not tried again, since what the task reads may have changed", err)))
+		e.fail(r, e.taskErr(r, gt, dev, spoilt(err)))
 		return
 	}
 	t.avoid = dev
@@ -220,6 +220,9 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	if !blamed && e.implicate(dev, lost) {
 		d.health.rung = 0 // a task is the cause, and not the device
 	}
+	if d.space == hostSpace && d.process.Left {
+		e.leaveBehind(dev, blamed, lost)
+	}
 	// End its operations, those of each lane in order, as the loop would report them.
 	for l := d.lanes[0]; l <= d.out; l++ {
 		ln := &e.lanes[l]
@@ -287,6 +290,36 @@ func (e *Engine) implicate(dev machine.DeviceID, lost error) bool {
 		}
 	}
 	return found
+}
+
+// leaveBehind fails the runs of launches that go on although their device is lost: what their tasks only read is
+// the caller's memory, or what other tasks read, and they still may write it.
+func (e *Engine) leaveBehind(dev machine.DeviceID, blamed bool, lost error) {
+	d := &e.devs[dev]
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		ln := &e.lanes[l]
+		if ln.done == ln.issued {
+			continue
+		}
+		rec := ln.rec(ln.done + 1)
+		if rec.task < 0 || !e.begun(rec, dev) {
+			continue
+		}
+		r, gt := e.taskOf(rec.task)
+		onlyRead := func(u graph.Use) bool { return u.Access == graph.Read }
+		if r.state != runActive || !slices.ContainsFunc(r.g.Task(gt).Uses, onlyRead) {
+			continue
+		}
+		if blamed { // if it is not, the loss counts among the task's attempts already
+			e.attempted(rec.task, dev, lost, false)
+		}
+		e.fail(r, e.taskErr(r, gt, dev, spoilt(lost)))
+	}
+}
+
+// spoilt is the error of a task that is not tried again.
+func spoilt(err error) error {
+	return fmt.Errorf("%w; not tried again, since what the task reads may have changed", err)
 }
 
 // loseMemory ends every copy in a memory.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -312,30 +313,40 @@ func TestResidentData(t *testing.T) {
 	x.Release(ref)
 }
 
-// A hung kernel cannot be killed, but its task can be run elsewhere. What the call
-// was given stays its own until it returns: whatever it writes then changes no
+// A hung kernel cannot be killed, but a task that only makes data can be run elsewhere. What the
+// call was given stays its own until it returns: whatever it writes then changes no
 // result, the run ends after it, and its device works again. The second call has the
 // same time as the first, which grows until it is enough for one on a busy machine.
 func TestTimeoutLeavesHungDevice(t *testing.T) {
+	var b graph.Builder
+	d := b.Data(graph.Data{Name: "out", Bytes: 64, Output: true})
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: kernel("fill"), Launch: graph.Grid(64)}}, Uses: []graph.Use{{Data: d, Access: graph.Write}}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill := func(c *driver.Call, lo, hi int, x byte) {
+		for i := lo; i < hi; i++ {
+			c.Args[0][i] = x
+		}
+	}
 	for timeout := 2 * time.Second; ; timeout *= 2 {
 		var calls atomic.Int32
 		hold := make(chan struct{})
-		x := start(t, 2, engine.Options{TaskTimeout: timeout, Retries: 50}, map[string]driver.Func{"inc": func(c *driver.Call, lo, hi int) {
+		x := start(t, 2, engine.Options{TaskTimeout: timeout, Retries: 50}, map[string]driver.Func{"fill": func(c *driver.Call, lo, hi int) {
 			switch calls.Add(1) {
 			case 1:
 				<-hold
-				for i := range c.Args[1] {
-					c.Args[1][i] = 99
-				}
+				fill(c, 0, 64, 99)
 			case 2:
-				inc(c, lo, hi)
+				fill(c, lo, hi, 1)
 				close(hold)
 			default:
-				inc(c, lo, hi)
+				fill(c, lo, hi, 1)
 			}
 		}})
-		in, out := make([]byte, 64), make([]byte, 64)
-		rep, err := x.Run(context.Background(), add(t, 64, 1), engine.RunOptions{}, memory(in, out))
+		out := make([]byte, 64)
+		rep, err := x.Run(context.Background(), g, engine.RunOptions{}, memory(out, nil))
 		if err == nil && rep.Retries > 1 && timeout < time.Minute {
 			continue
 		}
@@ -353,6 +364,36 @@ func TestTimeoutLeavesHungDevice(t *testing.T) {
 			}
 		})
 		return
+	}
+}
+
+// A task that reads what it was bound to is not run again while a kernel of it goes on, which may have written it.
+func TestTimeoutOfReader(t *testing.T) {
+	for _, retries := range []int{0, 5} {
+		var calls atomic.Int32
+		hold := make(chan struct{})
+		x := start(t, 2, engine.Options{TaskTimeout: time.Second, Retries: retries}, map[string]driver.Func{"inc": func(c *driver.Call, lo, hi int) {
+			if calls.Add(1) == 1 {
+				c.Args[0][0] = 99
+				<-hold
+			}
+			inc(c, lo, hi)
+		}})
+		in, out := make([]byte, 64), make([]byte, 64)
+		go func() {
+			defer close(hold)
+			for lost := false; !lost; time.Sleep(time.Millisecond) {
+				x.Look(func(_ machine.Cost, st []engine.DeviceStatus) {
+					for i := range st {
+						lost = lost || st[i].State != engine.Healthy
+					}
+				})
+			}
+		}()
+		_, err := x.Run(context.Background(), add(t, 64, 1), engine.RunOptions{}, memory(in, out))
+		if !errors.Is(err, engine.ErrTimeout) || !strings.Contains(err.Error(), "not tried again") || calls.Load() != 1 {
+			t.Errorf("%v after %d calls", err, calls.Load())
+		}
 	}
 }
 

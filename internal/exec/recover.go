@@ -41,7 +41,7 @@ func processes(devs []driver.Device) []engine.Process {
 	out := make([]engine.Process, len(devs))
 	for i, d := range devs {
 		t := d.Traits()
-		out[i].Own, out[i].Keeps = t.Shared != nil, t.Keeps
+		out[i].Own, out[i].Keeps, out[i].Left = t.Shared != nil, t.Keeps, t.Shared == nil && t.InProcess
 	}
 	return out
 }
