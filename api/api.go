@@ -94,6 +94,9 @@ type JobRequest struct {
 	Devices string `json:"devices,omitempty"`
 	Repeat  int    `json:"repeat,omitempty"` // how often to run it; 0 is once
 	Check   *bool  `json:"check,omitempty"`  // compare the result with a reference; nil does
+	// StructureText is the text of a protein's structure in the PDB or mmCIF format, for a job that is of another one
+	// than those that come with weft. The server tells of its size alone.
+	StructureText string `json:"structure_text,omitempty"`
 }
 
 // States of a job.
@@ -112,12 +115,14 @@ const (
 type Job struct {
 	ID string `json:"id"`
 	JobRequest
-	State    string      `json:"state"`
-	Error    string      `json:"error,omitempty"` // why it failed or was interrupted, or its end is not kept
-	Created  time.Time   `json:"created"`
-	Started  *time.Time  `json:"started,omitempty"`
-	Ended    *time.Time  `json:"ended,omitempty"`
-	Progress JobProgress `json:"progress"`
+	// StructureBytes is the size of the structure that came with the request.
+	StructureBytes int         `json:"structure_bytes,omitempty"`
+	State          string      `json:"state"`
+	Error          string      `json:"error,omitempty"` // why it failed or was interrupted, or its end is not kept
+	Created        time.Time   `json:"created"`
+	Started        *time.Time  `json:"started,omitempty"`
+	Ended          *time.Time  `json:"ended,omitempty"`
+	Progress       JobProgress `json:"progress"`
 	// Resumed says that the job ran before the server was started, and from which checkpoint it goes on.
 	Resumed *JobResumed `json:"resumed,omitempty"`
 }

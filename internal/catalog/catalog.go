@@ -39,6 +39,8 @@ type Order struct {
 	// reads returns the name of the file that the job is made from, "" for none. It is set for
 	// workloads whose jobs are workload.Tabular, and nil for others.
 	reads func() string
+	// of is the structure that the job is made from; nil for workloads that are of none.
+	of *structure
 	// outline makes the job without what only runs need; nil where that takes no time.
 	outline func(context.Context) (workload.Job, error)
 }

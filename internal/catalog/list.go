@@ -101,7 +101,8 @@ var list = []Entry{
 	}, Growth{[]string{"rows", "cols"}, 2, 1 << 16}},
 	{"landscape", "sample the energy landscape of a protein chain", landscape.Funcs, func(f *pflag.FlagSet) Order {
 		c := landscape.Config{}
-		return order(&c, landscape.New, structureFlags(f, &c.Structure, &c.Select, &c.Residues, 200))
+		of := structure{&c.Structure, &c.Select, &c.Given}
+		return of.order(order(&c, landscape.New, of.flags(f, &c.Residues, 200)))
 	}, Growth{[]string{"residues"}, 3, 4096}},
 	{"elastic", "find the slowest motions of a protein's elastic network", elastic.Funcs, elasticFlags, Growth{[]string{"residues"}, 3, 2048}},
 	{"phase", "compute phase states of a protein", phase.Funcs, phaseFlags, Growth{[]string{"residues"}, 3, 4096}},

@@ -122,7 +122,7 @@ func (js *jobs) goOn(j *job, plan func(*api.JobRequest) (task, error)) bool {
 	if done == 0 || j.Resumed != nil && done <= j.Resumed.From {
 		return false
 	}
-	run, err := plan(&j.JobRequest)
+	run, err := plan(j.asked())
 	if err != nil {
 		return false
 	}

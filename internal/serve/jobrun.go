@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -20,17 +21,23 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ofFiles are parameters of workloads that name a file of the server, which clients may not
-// read.
-var ofFiles = map[string][]string{"landscape": {"structure"}, "elastic": {"structure"}, "phase": {"structure"}, "network": {"graph"}}
-
 const (
 	maxRepeat     = 10_000
 	maxParameters = 64
 	// parameterBytes is the most bytes of the parameters of a job, which lists of jobs and events have
 	// as often as they are asked for.
 	parameterBytes = 4 << 10
+	// structureBytes is the most bytes of a structure that comes with a job. With all atoms it has some 10,000
+	// residues, and with C-alpha atoms alone more than any workload takes.
+	structureBytes = 8 << 20
+	// jobBytes is the most bytes of the body of a job: in JSON a line of a structure takes a byte more, and the shortest
+	// of an atom have 25.
+	jobBytes = orderBytes + structureBytes + structureBytes/8
 )
+
+// structureMemory is the most memory in bytes for each byte of a structure's text: that of the text in the job, of
+// residues, and of what is made while they are read.
+const structureMemory = 16
 
 // readJob reads what a job is to do.
 func readJob(body []byte) (q api.JobRequest, err error) {
@@ -48,6 +55,12 @@ func readJob(body []byte) (q api.JobRequest, err error) {
 		"check": func() (err error) {
 			b, err := r.boolean()
 			q.Check = &b
+			return err
+		},
+		"structure_text": func() (err error) {
+			if q.StructureText, err = r.string(); len(q.StructureText) > structureBytes {
+				err = r.errorf("structure_text has more than %d bytes: leave out all atoms but C-alpha, and all models but one", structureBytes)
+			}
 			return err
 		},
 		"parameters": func() error {
@@ -91,8 +104,15 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 	}
 	flags := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
 	order := w.Flags(flags)
-	if err := setParameters(flags, w.Name, q.Parameters, ofFiles[w.Name]); err != nil {
+	if err := setParameters(flags, w.Name, q.Parameters); err != nil {
 		return nil, err
+	}
+	file, shipped := w.File()
+	if err := nameShipped(flags.Lookup(file), shipped, q, order.OfStructure()); err != nil {
+		return nil, err
+	}
+	if err := order.Read(q.StructureText); err != nil {
+		return nil, badRequest{err}
 	}
 	if err := order.Validate(); err != nil {
 		return nil, badRequest{err}
@@ -110,6 +130,7 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 		return nil, failf(http.StatusServiceUnavailable, "this server has no devices for jobs")
 	}
 	asked := *q
+	asked.StructureText = "" // it was read
 	return func(ctx context.Context, tell func(api.JobProgress)) (*api.JobResult, error) {
 		// What cannot be stopped of this and of the check of a result counts as running until it has
 		// ended, so that cancelled jobs do not add up.
@@ -128,15 +149,38 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 	}, nil
 }
 
-// setParameters sets the flags of a workload, but for those that are hidden. One that sets several, as size does,
-// comes first: its text is empty, because the others say what it is.
-func setParameters(flags *pflag.FlagSet, workload string, to map[string]any, hidden []string) error {
-	var names []string
-	flags.VisitAll(func(f *pflag.Flag) {
-		if !slices.Contains(hidden, f.Name) {
-			names = append(names, f.Name)
+// nameShipped has the parameter that may name a file name what is shipped: clients may not read files of the server.
+// takesText says that the workload takes the text of a structure in its place.
+func nameShipped(file *pflag.Flag, shipped []string, q *api.JobRequest, takesText bool) error {
+	if q.StructureText != "" && !takesText {
+		return badf("structure_text: a job of %s is of no structure", q.Workload)
+	}
+	if file == nil || file.Value.String() == "" {
+		return nil
+	}
+	if q.StructureText != "" {
+		if file.Changed {
+			return badf("parameter %s and structure_text: send one of them", file.Name)
 		}
-	})
+		return nil
+	}
+	name := file.Value.String()
+	i := slices.IndexFunc(shipped, func(s string) bool { return strings.EqualFold(s, name) })
+	if i < 0 {
+		hint := ""
+		if takesText {
+			hint = "; send the text of another as structure_text"
+		}
+		return badf("parameter %s: %w%s", file.Name, text.Unknown(file.Name, short(name), shipped), hint)
+	}
+	return file.Value.Set(shipped[i])
+}
+
+// setParameters sets the flags of a workload. One that sets several, as size does,
+// comes first: its text is empty, because the others say what it is.
+func setParameters(flags *pflag.FlagSet, workload string, to map[string]any) error {
+	var names []string
+	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	var several, single []string
 	for _, key := range slices.Sorted(maps.Keys(to)) {
 		if !slices.Contains(names, key) {
@@ -230,11 +274,16 @@ func keptParams(q api.JobRequest) map[string]string {
 const maxKey = 255
 
 func (s *Server) submitJob(w http.ResponseWriter, r *http.Request) error {
-	body, done, err := s.body(w, r, orderBytes, "application/json")
+	body, held, err := s.heldBody(w, r, jobBytes, []string{"application/json"})
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer held.release()
+	if len(body) > orderBytes { // a text is copied twice when it is read
+		if err := held.take(2 * int64(len(body))); err != nil {
+			return err
+		}
+	}
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > maxKey {
 		return badf("Idempotency-Key has more than %d bytes", maxKey)
@@ -249,11 +298,20 @@ func (s *Server) submitJob(w http.ResponseWriter, r *http.Request) error {
 	if s.draining.Load() {
 		return busyf(http.StatusServiceUnavailable, 5*time.Second, "the server is ending")
 	}
-	run, err := s.plan(&q)
-	if err != nil {
+	kept := s.hold(r.Context())
+	if err := kept.take(structureMemory * int64(len(q.StructureText))); err != nil {
+		kept.release()
 		return err
 	}
-	j, fresh, err := s.jobs.submit(q, run, key, body)
+	run, err := s.plan(&q)
+	if err != nil {
+		kept.release()
+		return err
+	}
+	j, fresh, err := s.jobs.submit(q, run, key, body, kept.release)
+	if err != nil || !fresh {
+		kept.release()
+	}
 	if err != nil {
 		return err
 	}
@@ -264,6 +322,19 @@ func (s *Server) submitJob(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.answer(w, status, j)
 	return nil
+}
+
+// countStructures counts the memory of structures of jobs that were restored, until these have ended.
+func (s *Server) countStructures() {
+	s.jobs.mu.Lock()
+	defer s.jobs.mu.Unlock()
+	for _, j := range s.jobs.queue {
+		if j.structure != "" {
+			kept := s.hold(context.Background())
+			_ = kept.take(structureMemory * int64(len(j.structure))) // they are here, whether there is room or not
+			j.gone = append(j.gone, kept.release)
+		}
+	}
 }
 
 func (s *Server) listJobs(w http.ResponseWriter, _ *http.Request) error {
@@ -326,11 +397,16 @@ func (s *Server) workloads(w http.ResponseWriter, _ *http.Request) error {
 	for _, c := range catalog.All() {
 		e := entry{Name: c.Name, Does: c.Short, Parameters: []parameter{}}
 		flags := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
-		c.Flags(flags)
+		order := c.Flags(flags)
+		file, shipped := c.File()
 		flags.VisitAll(func(f *pflag.Flag) {
-			if !slices.Contains(ofFiles[c.Name], f.Name) {
-				e.Parameters = append(e.Parameters, parameter{f.Name, f.Value.Type(), f.DefValue, f.Usage})
+			p := parameter{f.Name, f.Value.Type(), f.DefValue, f.Usage}
+			if f.Name == file {
+				if p.Usage = "one of " + strings.Join(shipped, ", "); order.OfStructure() {
+					p.Usage += "; another comes as structure_text"
+				}
 			}
+			e.Parameters = append(e.Parameters, p)
 		})
 		out = append(out, e)
 	}

@@ -52,11 +52,13 @@ type job struct {
 	paused bool      // which is going on from a checkpoint when it is started again
 	told   time.Time // when its progress was told last
 	result json.RawMessage
-	key    string // of the client that submitted it, "" for none
-	hash   [sha256.Size]byte
-	number uint64   // later ones have higher ones
-	size   int64    // bytes of its record
-	gone   []func() // are called when it has ended
+	// structure is the text of a structure that came with the request, until the job has ended. Nobody is shown it.
+	structure string
+	key       string // of the client that submitted it, "" for none
+	hash      [sha256.Size]byte
+	number    uint64   // later ones have higher ones
+	size      int64    // bytes of its record
+	gone      []func() // are called when it has ended
 }
 
 // progressEvery is the least time between two events that tell how far a job is. Short runs
@@ -90,8 +92,9 @@ func (js *jobs) submit(q api.JobRequest, run task, key string, body []byte, gone
 		return out, false, busyf(http.StatusServiceUnavailable, 5*time.Second, "%d jobs wait already, and no more may", len(js.queue))
 	}
 	js.number++
-	j := &job{run: run, key: key, hash: hash, number: js.number, gone: gone}
-	j.Job = api.Job{ID: strings.ToLower(rand.Text()), JobRequest: q, State: api.JobQueued, Created: js.now().UTC()}
+	j := &job{run: run, structure: q.StructureText, key: key, hash: hash, number: js.number, gone: gone}
+	q.StructureText = ""
+	j.Job = api.Job{StructureBytes: len(j.structure), ID: strings.ToLower(rand.Text()), JobRequest: q, State: api.JobQueued, Created: js.now().UTC()}
 	if err := js.keep(j); err != nil {
 		js.drop(j) // its name may be there although it is not known to last
 		js.log.Error("a job could not be written to the state folder", "err", err)
@@ -229,7 +232,15 @@ func (j *job) leave() {
 	j.gone = nil
 }
 
+// asked is what the client asked for, with what nobody is shown.
+func (j *job) asked() *api.JobRequest {
+	q := j.JobRequest
+	q.StructureText = j.structure
+	return &q
+}
+
 func (j *job) finish(state, why string, at time.Time) {
+	j.structure = ""
 	j.State, j.Error, j.Ended, j.run = state, strings.ReplaceAll(why, "\n", "; "), &at, nil
 }
 

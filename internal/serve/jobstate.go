@@ -39,8 +39,8 @@ import (
 // Files are written in the folder that was opened, wherever it is meanwhile, and while the lock in it is
 // this server's. A folder that was removed is not made again, for another server might take it.
 
-// maxRecord is the most bytes of a job's file: a request has its parameters, of at most parameterBytes,
-// and a result the times of at most maxRepeat runs.
+// maxRecord is the most bytes of a job's file: a request has its parameters, of at most parameterBytes, and a structure
+// of at most structureBytes, in base64, until it has ended, and a result the times of at most maxRepeat runs.
 const maxRecord = 16 << 20
 
 // maxRemembered is the most files that are read.
@@ -66,7 +66,10 @@ type record struct {
 	Key      []byte          `json:"key,omitempty"` // of any bytes, as Hash
 	Hash     []byte          `json:"hash"`
 	Request  json.RawMessage `json:"request"`
-	Result   json.RawMessage `json:"result,omitempty"`
+	// Structure is the text of the structure that came with the request, of any bytes, until the job has ended.
+	Structure      []byte          `json:"structure,omitempty"`
+	StructureBytes int             `json:"structure_bytes,omitempty"`
+	Result         json.RawMessage `json:"result,omitempty"`
 }
 
 // encodeJob makes the file of a job.
@@ -78,6 +81,7 @@ func encodeJob(j *job) ([]byte, error) {
 	body, err := json.Marshal(record{
 		ID: j.ID, Number: j.number, State: j.State, Error: j.Error, Created: j.Created, Started: j.Started, Ended: j.Ended,
 		Progress: j.Progress, Resumed: j.Resumed, Key: []byte(j.key), Hash: j.hash[:], Request: request, Result: j.result,
+		Structure: []byte(j.structure), StructureBytes: j.StructureBytes,
 	})
 	if err != nil {
 		return nil, err
@@ -114,11 +118,14 @@ func decodeJob(id string, file []byte) (*job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its request: %w", err)
 	}
+	if q.StructureText != "" || len(r.Structure) > structureBytes {
+		return nil, errors.New("its structure is not one that is kept")
+	}
 	if len(r.Hash) != sha256.Size {
 		return nil, errors.New("its hash is none")
 	}
-	j := &job{key: string(r.Key), hash: [sha256.Size]byte(r.Hash), number: r.Number, result: r.Result, size: int64(len(file))}
-	j.Job = api.Job{ID: r.ID, JobRequest: q, State: r.State, Error: r.Error, Created: r.Created, Started: r.Started, Ended: r.Ended, Progress: r.Progress, Resumed: r.Resumed}
+	j := &job{key: string(r.Key), hash: [sha256.Size]byte(r.Hash), number: r.Number, result: r.Result, size: int64(len(file)), structure: string(r.Structure)}
+	j.Job = api.Job{ID: r.ID, JobRequest: q, State: r.State, Error: r.Error, Created: r.Created, Started: r.Started, Ended: r.Ended, Progress: r.Progress, Resumed: r.Resumed, StructureBytes: r.StructureBytes}
 	return j, possible(j, id)
 }
 
@@ -148,6 +155,8 @@ func possible(j *job, id string) error {
 		return fmt.Errorf("a job that is %s with a result, or one that succeeded without", j.State)
 	case j.Resumed != nil && (j.Resumed.From < 1 || j.Resumed.From > j.Resumed.Of):
 		return errors.New("it went on from a checkpoint that there cannot be")
+	case j.Over() && j.structure != "" || !j.Over() && len(j.structure) != j.StructureBytes:
+		return errors.New("its structure has another size, or is there after its end")
 	case j.number > math.MaxInt64:
 		return errors.New("its number is too large")
 	}
@@ -307,7 +316,7 @@ func (js *jobs) restore(dir string, plan func(*api.JobRequest) (task, error)) er
 				js.ran(j, api.JobInterrupted, leftOff)
 			}
 		case api.JobQueued:
-			if j.run, err = plan(&j.JobRequest); err != nil {
+			if j.run, err = plan(j.asked()); err != nil {
 				err = fmt.Errorf("after the server was started again: %w", err)
 				if js.over(j, api.JobFailed, err.Error()) == nil {
 					continue

@@ -60,6 +60,7 @@ func (s *Server) Listen() error {
 	err := error(nil)
 	if s.config.State != "" {
 		err = s.jobs.restore(s.config.State, s.plan)
+		s.countStructures()
 	}
 	if err == nil {
 		if err = s.bind(); err != nil {

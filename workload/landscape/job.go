@@ -28,6 +28,9 @@ type Config struct {
 	Structure string
 	// Select says which chain and model to take of it.
 	Select protein.Select
+	// Given, if not nil, is a structure that was read already, for which Structure does not matter, and Select is
+	// part of a name alone.
+	Given *protein.Structure
 	// Residues, if not zero, is the length of a helix to use instead of a file.
 	Residues int
 }
@@ -35,8 +38,15 @@ type Config struct {
 // Validate reports a configuration that names no structure. What a file holds
 // is seen by New.
 func (c Config) Validate() error {
+	if c.Given != nil && c.Residues == 0 {
+		if err := one(c.Given); err != nil {
+			return err
+		}
+		_, err := NewModel(c.Given.Coordinates())
+		return err
+	}
 	switch {
-	case c.Residues != 0 && (c.Structure != "" || c.Select != protein.Select{}):
+	case c.Residues != 0 && (c.Given != nil || c.Structure != "" || c.Select != protein.Select{}):
 		return fmt.Errorf("landscape: a helix of %d residues and structure %q, chain %q, model %d: %w: name one of the two", c.Residues, c.Structure, c.Select.Chain, c.Select.Model, ErrConfig)
 	case c.Residues != 0 && (c.Residues < 4 || c.Residues > MaxResidues):
 		return fmt.Errorf("landscape: a helix of %d residues: %w: there must be 4 to %d", c.Residues, ErrConfig, MaxResidues)
@@ -47,7 +57,28 @@ func (c Config) Validate() error {
 // Bytes is the host memory that the job takes at most: three coordinates and a row of
 // energies for each residue, and the turns. Residues of a file are unknown before it
 // is read and not counted.
-func (c Config) Bytes() float64 { return 8 * ((3+Angles)*float64(c.Residues) + 2*Angles) }
+func (c Config) Bytes() float64 {
+	if c.Given != nil {
+		c.Residues = c.Given.Len()
+	}
+	return 8 * ((3+Angles)*float64(c.Residues) + 2*Angles)
+}
+
+// one returns an error unless a structure is one chain that is short enough.
+func one(s *protein.Structure) error {
+	if n := len(s.Ends()); n > 1 {
+		return fmt.Errorf("landscape: %s: %d chains: %w: a landscape is of one; name it", s.Name, n, ErrConfig)
+	}
+	return short(s.Len(), s.Name)
+}
+
+// short returns an error for more residues than a landscape may have.
+func short(n int, name string) error {
+	if n > MaxResidues {
+		return fmt.Errorf("landscape: %s has %d residues: %w: there must be 4 to %d", name, n, ErrConfig, MaxResidues)
+	}
+	return nil
+}
 
 // Job is one landscape. Its rows, or parts of them, are dealt out by cost.
 type Job struct {
@@ -77,12 +108,14 @@ func structure(c Config) (native []float64, name string, err error) {
 	if c.Residues != 0 {
 		return helix(c.Residues), "helix", nil
 	}
-	s, err := protein.Open(cmp.Or(c.Structure, "1CRN"), c.Select)
-	if err != nil {
-		return nil, "", fmt.Errorf("landscape: %w", err)
+	s := c.Given
+	if s == nil {
+		if s, err = protein.Open(cmp.Or(c.Structure, "1CRN"), c.Select); err != nil {
+			return nil, "", fmt.Errorf("landscape: %w", err)
+		}
 	}
-	if n := len(s.Ends()); n > 1 {
-		return nil, "", fmt.Errorf("landscape: %s: %d chains: %w: a landscape is of one; name it", s.Name, n, ErrConfig)
+	if err := one(s); err != nil {
+		return nil, "", err
 	}
 	name = s.Name
 	if c.Select.Chain != "" {

@@ -2,7 +2,6 @@ package landscape
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload"
@@ -27,8 +26,8 @@ func Of(ctx context.Context, rt *weft.Runtime, native []float64) ([]float64, err
 
 // newJob makes the job of a structure with a name.
 func newJob(native []float64, name string) (*Job, error) {
-	if n := len(native) / 3; n > MaxResidues {
-		return nil, fmt.Errorf("landscape: %s has %d residues: %w: there must be 4 to %d", name, n, ErrConfig, MaxResidues)
+	if err := short(len(native)/3, name); err != nil {
+		return nil, err
 	}
 	model, err := NewModel(native)
 	if err != nil {

@@ -32,6 +32,8 @@ type Config struct {
 	// Structure is the name of a structure that is shipped, or a file; see protein.Open.
 	Structure string
 	Select    protein.Select
+	// Given, if not nil, is a structure that was read already, for which Structure and Select do not matter.
+	Given *protein.Structure
 	// Residues, if not zero, is the length of a helix to use instead of a structure.
 	Residues int
 	Network  string  // Gaussian, which empty means, or Anisotropic
@@ -79,10 +81,12 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	switch {
-	case (c.Structure == "") == (c.Residues == 0):
+	case (c.Structure != "" || c.Given != nil) == (c.Residues != 0):
 		return fmt.Errorf("elastic: a helix of %d residues and structure %q: %w: name one of the two", c.Residues, c.Structure, ErrConfig)
 	case c.Residues != 0 && (c.Residues < 4 || c.Residues > network.MaxBeads):
 		return fmt.Errorf("elastic: a helix of %d residues: %w: there must be 4 to %d", c.Residues, ErrConfig, network.MaxBeads)
+	case c.Given != nil && (c.Given.Len() < 4 || c.Given.Len() > network.MaxBeads):
+		return fmt.Errorf("elastic: %s: %w: it has %d residues; there must be 4 to %d", c.Given.Name, ErrConfig, c.Given.Len(), network.MaxBeads)
 	case c.Network != Gaussian && c.Network != Anisotropic:
 		return fmt.Errorf("elastic: network %q: %w: it must be %s or %s", c.Network, ErrConfig, Gaussian, Anisotropic)
 	case !(c.Cutoff > 0) || math.IsInf(c.Cutoff, 1):
@@ -122,10 +126,13 @@ func (c Config) steps(residues int) int {
 	return min(mostSteps[c.Network], modes+spareSteps)
 }
 
-// Bytes is the host memory that the job of a helix takes at most. Residues of a file and their
-// neighbours are unknown before it is read; New counts them.
+// Bytes is the host memory that the job of a helix takes at most, and about that of a structure that was read already,
+// which has more neighbours. Residues of a file and their neighbours are unknown before it is read; New counts them.
 func (c Config) Bytes() float64 {
 	c = c.withDefaults()
+	if c.Given != nil {
+		c.Residues = c.Given.Len()
+	}
 	n := float64(c.Residues)
 	pairs := n * min(math.Floor(c.Cutoff/helixRise), n)
 	if c.Residues > math.MaxInt/8 { // no steps are counted: rows alone are too many
@@ -158,7 +165,10 @@ const helixRise = 1.5
 
 // open reads or makes the structure.
 func (c Config) open() (*protein.Structure, error) {
-	if c.Residues != 0 {
+	switch {
+	case c.Given != nil:
+		return c.Given, nil
+	case c.Residues != 0:
 		return protein.Helix(c.Residues), nil
 	}
 	return protein.Open(c.Structure, c.Select)

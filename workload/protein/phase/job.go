@@ -29,6 +29,8 @@ type Config struct {
 	// Structure is the name of a structure that is shipped, or a file; see protein.Open.
 	Structure string
 	Select    protein.Select
+	// Given, if not nil, is a structure that was read already, for which Structure and Select do not matter.
+	Given *protein.Structure
 	// Residues, if not zero, is the length of a helix to use instead of a structure.
 	Residues int
 	Time     float64 // in picoseconds
@@ -37,19 +39,33 @@ type Config struct {
 // Validate reports a configuration that names no structure. What a file holds is seen by New.
 func (c Config) Validate() error {
 	switch {
-	case (c.Structure == "") == (c.Residues == 0):
+	case (c.Structure != "" || c.Given != nil) == (c.Residues != 0):
 		return fmt.Errorf("phase: a helix of %d residues and structure %q: %w: name one of the two", c.Residues, c.Structure, ErrConfig)
 	case c.Residues != 0 && (c.Residues < 2 || c.Residues > maxResidues):
 		return fmt.Errorf("phase: a helix of %d residues: %w: there must be 2 to %d", c.Residues, ErrConfig, maxResidues)
+	case c.Given != nil && !possible(c.Given):
+		return errResidues(c.Given)
 	case !(c.Time >= 0 && c.Time <= maxTime):
 		return fmt.Errorf("phase: time %v ps: %w: it must be from 0 to %d", c.Time, ErrConfig, maxTime)
 	}
 	return nil
 }
 
-// Bytes is the host memory that the job of a helix takes: waves and states, and waves once more
+// Bytes is the host memory that the job of a helix, or of a structure that was read already, takes: waves and states, and waves once more
 // for its check. Residues of a file are unknown before it is read; New counts them.
-func (c Config) Bytes() float64 { return bytes(c.Residues) }
+func (c Config) Bytes() float64 {
+	if c.Given != nil {
+		c.Residues = c.Given.Len()
+	}
+	return bytes(c.Residues)
+}
+
+// possible reports whether there may be states of a structure, by its size.
+func possible(s *protein.Structure) bool { return s.Len() >= 2 && s.Len() <= maxResidues }
+
+func errResidues(s *protein.Structure) error {
+	return fmt.Errorf("phase: %s has %d residues: %w: there must be 2 to %d", s.Name, s.Len(), ErrConfig, maxResidues)
+}
 
 func bytes(residues int) float64 {
 	n := float64(residues)
@@ -75,7 +91,10 @@ func New(c Config) (*Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if c.Residues != 0 {
+	switch {
+	case c.Given != nil:
+		return newJob(c, c.Given)
+	case c.Residues != 0:
 		return newJob(c, protein.Helix(c.Residues))
 	}
 	s, err := protein.Open(c.Structure, c.Select)
@@ -87,8 +106,8 @@ func New(c Config) (*Job, error) {
 
 func newJob(c Config, s *protein.Structure) (*Job, error) {
 	n := s.Len()
-	if n < 2 || n > maxResidues {
-		return nil, fmt.Errorf("phase: %s has %d residues: %w: there must be 2 to %d", s.Name, n, ErrConfig, maxResidues)
+	if !possible(s) {
+		return nil, errResidues(s)
 	}
 	if err := enough(fmt.Sprintf("phase: states of %d residues", n), int64(bytes(n))); err != nil {
 		return nil, err
