@@ -33,13 +33,39 @@ func mix(task, at uint64, reads [][]uint64, out uint64) uint64 {
 	return h
 }
 
+// What a mix does besides, a bit each.
+const (
+	mixUpdates = 1 << iota // its result also depends on what was there
+	mixLooks               // it has a workspace, in which nothing secret may be left of others
+	mixSecret              // it fills its workspace with what is secret
+)
+
+// secretMark is what the words of secret inputs begin with, in all bits but the last 16.
+const secretMark = 0x5ec2e7_5ec2e7 << 16
+
+var errSecretLeft = errors.New("a secret is left in a workspace")
+
 func mixFunc(c *weft.Call, lo, hi int) {
-	task, update := binary.LittleEndian.Uint64(c.Params), c.Params[8] == 1
+	task, does, args := binary.LittleEndian.Uint64(c.Params), c.Params[8], c.Args
+	if does&mixLooks != 0 {
+		space := weft.View[uint64](args[len(args)-1])
+		args = args[:len(args)-1]
+		for i := lo; i < min(hi, len(space)); i++ {
+			if space[i]&^0xffff == secretMark {
+				c.Fail(errSecretLeft)
+				return
+			}
+			if does&mixSecret != 0 {
+				space[i] = secretMark
+			}
+		}
+	}
+	update := does&mixUpdates != 0
 	var reads [][]uint64
-	for _, a := range c.Args[:len(c.Args)-1] {
+	for _, a := range args[:len(args)-1] {
 		reads = append(reads, weft.View[uint64](a))
 	}
-	out := weft.View[uint64](c.Args[len(c.Args)-1])
+	out := weft.View[uint64](args[len(args)-1])
 	for i := lo; i < hi; i++ {
 		was := uint64(0)
 		if update {
@@ -57,16 +83,24 @@ func randomGraph(t *rapid.T) (g *graph.Graph, mem, want [][]uint64) {
 	ids := make([]graph.DataID, nd)
 	var now [][]uint64
 	outputs := make([]bool, nd)
+	secret := make([]bool, nd)
 	for d := range nd {
 		words := rapid.IntRange(1, 40).Draw(t, "words")
 		outputs[d] = rapid.Bool().Draw(t, "output")
-		ids[d] = b.Data(graph.Data{
+		data := graph.Data{
 			Name: fmt.Sprintf("d%d", d), Bytes: int64(8 * words), Input: true, Output: outputs[d],
 			Durability: rapid.SampledFrom([]graph.Durability{graph.Versioned, graph.Mirrored, graph.Volatile}).Draw(t, "durability"),
-		})
+			Tolerance:  rapid.SampledFrom([]float64{0, graph.SameBytes}).Draw(t, "tolerance"),
+			Secret:     rapid.IntRange(0, 5).Draw(t, "secret") == 5,
+		}
+		ids[d] = b.Data(data)
+		first := uint64(d * 1000)
+		if secret[d] = data.Secret; data.Secret {
+			first |= secretMark
+		}
 		m := make([]uint64, words)
 		for i := range m {
-			m[i] = uint64(d*1000 + i)
+			m[i] = first + uint64(i)
 		}
 		mem = append(mem, m)
 		now = append(now, slices.Clone(m))
@@ -93,7 +127,15 @@ func randomGraph(t *rapid.T) (g *graph.Graph, mem, want [][]uint64) {
 			u.Access = graph.Write
 			params = append(params, 0)
 			if rapid.Bool().Draw(t, "update") {
-				u.Access, params[8] = graph.ReadWrite, 1
+				u.Access = graph.ReadWrite
+				params[8] |= mixUpdates
+			}
+			space := int64(8 * max(0, rapid.IntRange(-40, 40).Draw(t, "workspace")))
+			if space > 0 {
+				params[8] |= mixLooks
+			}
+			if slices.ContainsFunc(order, func(d int) bool { return secret[d] }) {
+				params[8] |= mixSecret
 			}
 			out := now[d][lo:hi]
 			for i := range out {
@@ -106,7 +148,7 @@ func randomGraph(t *rapid.T) (g *graph.Graph, mem, want [][]uint64) {
 			b.Add(graph.Task{
 				Steps:    []graph.Step{{Kernel: mixKernel, Launch: graph.Launch{Grid: [3]uint32{uint32(hi - lo), 1, 1}}, Params: params}},
 				Uses:     append(uses, u),
-				Priority: rapid.IntRange(0, 2).Draw(t, "priority"),
+				Priority: rapid.IntRange(0, 2).Draw(t, "priority"), Workspace: space,
 			})
 		}
 	}

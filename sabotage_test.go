@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,148 +20,211 @@ import (
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
-	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/backend/proc"
 )
 
 // drawn is a graph with what to bind and what must be in that afterwards.
 type drawn struct {
 	g         *graph.Graph
 	mem, want [][]uint64
+	volatile  bool  // some of its data is
+	bytes     int64 // of all data
 }
 
 var drawGraph = rapid.Custom(func(t *rapid.T) drawn {
 	g, mem, want := randomGraph(t)
-	return drawn{g, mem, want}
+	d := drawn{g: g, mem: mem, want: want}
+	for i := range g.NumData() {
+		d.volatile = d.volatile || g.Data(graph.DataID(i)).Durability == graph.Volatile
+		d.bytes += g.Data(graph.DataID(i)).Bytes
+	}
+	return d
 })
 
 // Devices are lost, fail and dawdle at any time, and runs are cancelled, while several
-// goroutines run graphs: every run that succeeds gives what its tasks give one after another,
-// and none fails unless it has data that weft was told not to recover.
+// goroutines run graphs with options that are drawn: every run that succeeds gives what its tasks
+// give one after another, and none fails but for a reason that was drawn. With WEFT_SEED it draws
+// others.
 func TestSabotage(t *testing.T) {
-	rounds := 8
+	seed, rounds := uint64(0), 8
 	if testing.Short() {
 		rounds = 2
 	}
-	var right, cancelled, lost atomic.Int64
-	var tasks, losses int64
+	if s := os.Getenv("WEFT_SEED"); s != "" {
+		if _, err := fmt.Sscan(s, &seed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var n struct {
+		right                           [4]atomic.Int64 // by Verify
+		cancelled, lost, full, verified atomic.Int64
+	}
+	var tasks, losses, killed int64
+	const versions = 48 // as many of all data are never there at a time
+	workers := runtime.GOOS == "linux"
 	// On a machine that is fast a round may be over before a device was lost.
-	for round, end := 0, time.Now().Add(time.Minute); round < rounds || losses == 0 && time.Now().Before(end); round++ {
-		rnd := rand.New(rand.NewPCG(uint64(round), 5))
-		n, l := sabotaged(t, rnd, func(rt *weft.Runtime, rnd *rand.Rand) {
+	for end := time.Now().Add(time.Minute); rounds > 0 || (losses == 0 || workers && killed == 0) && time.Now().Before(end); rounds-- {
+		rnd := rand.New(rand.NewPCG(seed, 5))
+		s := drawSabotage(t, rnd)
+		s.amid(t, rnd, func(rnd *rand.Rand) {
 			d := drawGraph.Example(int(rnd.Uint32()))
-			start := make([][]uint64, len(d.mem))
-			for i := range d.mem {
-				start[i] = slices.Clone(d.mem[i])
-			}
-			limit := time.Minute
 			early := rnd.IntN(4) == 0
-			if early {
-				limit = time.Duration(rnd.IntN(3000)) * time.Microsecond
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			_, err := rt.Run(ctx, d.g, bindAll(d.mem)...)
-			cancel()
-			volatile := false
-			for i := range d.g.NumData() {
-				volatile = volatile || d.g.Data(graph.DataID(i)).Durability == graph.Volatile
-			}
+			rep, err := s.attempt(t, d, early, rnd)
 			switch {
 			case err == nil:
-				right.Add(1)
+				n.right[s.o.Verify].Add(1)
+				n.verified.Add(int64(rep.Verified))
 				for i := range d.mem {
 					if !slices.Equal(d.mem[i], d.want[i]) {
-						t.Errorf("round %d: d%d is\n%x\nand one task after another gives\n%x", round, i, d.mem[i], d.want[i])
+						t.Errorf("seed %d: with Verify %d d%d is\n%x\nand one task after another gives\n%x", seed, s.o.Verify, i, d.mem[i], d.want[i])
 					}
 				}
 			case early && errors.Is(err, context.DeadlineExceeded):
-				cancelled.Add(1)
-			case volatile:
-				lost.Add(1)
+				n.cancelled.Add(1)
+			case d.volatile && errors.Is(err, weft.ErrDataLost):
+				n.lost.Add(1)
+			case errors.Is(err, weft.ErrOutOfMemory) && s.o.HostBytes > 0 && s.o.HostBytes < versions*d.bytes:
+				n.full.Add(1)
 			default:
-				t.Errorf("round %d: %v", round, err)
-			}
-			for i := range d.mem {
-				if !d.g.Data(graph.DataID(i)).Output && !slices.Equal(d.mem[i], start[i]) {
-					t.Errorf("round %d: input d%d was changed", round, i)
-				}
+				t.Errorf("seed %d: %v", seed, err)
 			}
 		})
-		tasks += n
-		losses += l
+		for _, d := range s.Metrics().Devices {
+			if strings.HasPrefix(d.Name, "fake:") {
+				tasks += d.Tasks
+				losses += d.Losses
+			}
+		}
+		killed += s.killed
+		if err := s.Close(); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		seed++
 	}
-	t.Logf("%d runs were right, %d cancelled, %d lost volatile data; scripted devices ran %d tasks and were lost %d times",
-		right.Load(), cancelled.Load(), lost.Load(), tasks, losses)
-	if right.Load() == 0 || tasks == 0 || losses == 0 {
-		t.Error("nothing was tried: no run succeeded, or scripted devices had no task, or none was lost")
+	right := [4]int64{n.right[0].Load(), n.right[1].Load(), n.right[2].Load(), n.right[3].Load()}
+	t.Logf("with Verify 0 to 3 %d runs were right, with %d tasks verified, %d cancelled, %d lost volatile data, %d lacked memory; scripted devices ran %d tasks and were lost %d times, %d workers were killed",
+		right, n.verified.Load(), n.cancelled.Load(), n.lost.Load(), n.full.Load(), tasks, losses, killed)
+	if slices.Max(right[:]) == 0 || tasks == 0 || losses == 0 || workers && killed == 0 {
+		t.Error("nothing was tried: no run succeeded, or scripted devices had no task, or none was lost, or no worker was killed")
 	}
 }
 
-// sabotaged has four goroutines do something twelve times each, with a runtime of two CPU
-// devices and some scripted ones, to which something happens every few milliseconds.
-// It returns how many tasks the scripted devices ran, and how often they were lost.
-func sabotaged(t *testing.T, rnd *rand.Rand, do func(*weft.Runtime, *rand.Rand)) (tasks, losses int64) {
+// sabotage is a runtime to whose devices something happens every other millisecond: scripted ones
+// beside two CPU devices, or CPU devices in worker processes, which are killed.
+type sabotage struct {
+	*weft.Runtime
+	o       weft.Options
+	strike  func(*rand.Rand) error // is called by one goroutine
+	strikes int                    // on scripted devices
+	killed  int64                  // workers
+}
+
+// drawSabotage draws a runtime.
+func drawSabotage(t *testing.T, rnd *rand.Rand) *sabotage {
 	t.Helper()
-	devices := 1 + rnd.IntN(3)
-	script := fmt.Sprintf("devices %d; memory %d; lanes %d", devices, 600+rnd.IntN(3000), 1+rnd.IntN(2))
-	if rnd.IntN(2) == 0 {
-		script += "; peer"
+	s := &sabotage{o: weft.Options{
+		Checksums: rnd.IntN(2) == 0, Verify: rnd.IntN(4), HostBytes: int64(rnd.IntN(2)) << (9 + rnd.IntN(9)), Funcs: mixed,
+		Retries: 50, MaxLosses: 1000, Concurrent: rnd.IntN(3) * 2, Policy: "roundrobin", Isolate: rnd.IntN(3) == 0 && runtime.GOOS == "linux",
+	}}
+	if s.o.Isolate {
+		s.o.Devices, s.strike = fmt.Sprintf("cpu/%d", 2+rnd.IntN(2)), s.kill
+		s.o.Ladder, s.o.CloseWait = "restart:1m, restart:1m, restart:1m", time.Minute // a busy machine takes its time
+	} else {
+		devices := 1 + rnd.IntN(3)
+		script := fmt.Sprintf("devices %d; memory %d; lanes %d", devices, 600+rnd.IntN(3000), 1+rnd.IntN(2))
+		if rnd.IntN(2) == 0 {
+			script += "; peer"
+		}
+		drv := follows(t, script, mixed)
+		s.o.Drivers = []driver.Driver{cpu.New(cpu.Options{Parts: 2, Funcs: mixed}), drv}
+		what := []string{"fail copies times 1", "fail copies times 1"} // which costs no attempt
+		for _, w := range []string{"lose", "fail launches times 1", "fail copies times 3", "take 1ms launches times 2", "fail launches times 3"} {
+			if rnd.IntN(2) == 0 { // it is long before a device has tasks that is lost or fails often
+				what = append(what, w)
+			}
+		}
+		s.strike = func(rnd *rand.Rand) error {
+			if s.strikes++; s.strikes > 20 { // nor does a task that failed often run again soon
+				what = what[:1]
+			}
+			return drv.Play(fmt.Sprintf("on %d %s", rnd.IntN(devices), what[rnd.IntN(len(what))]))
+		}
 	}
-	o, err := fake.Parse(script)
-	if err != nil {
-		t.Fatal(err)
+	s.Runtime = open(t, s.o)
+	return s
+}
+
+// kill kills a worker process, once no device lacks one. It does so as often as the ladder has rungs: a
+// device that is lost again soon is broken for a while.
+func (s *sabotage) kill(rnd *rand.Rand) error {
+	pids := proc.Pids("worker")
+	if s.killed == 3 || len(pids) == 0 || slices.ContainsFunc(s.Devices(), func(d weft.Device) bool { return d.State != "healthy" }) {
+		return nil
 	}
-	funcs := map[string]weft.Func{"mix": mixFunc}
-	o.Funcs = funcs
-	drv, err := fake.New(o)
-	if err != nil {
-		t.Fatal(err)
+	p, err := os.FindProcess(pids[rnd.IntN(len(pids))])
+	if err == nil {
+		err = p.Kill()
 	}
-	rt, err := weft.Open(t.Context(), weft.Options{Checksums: rnd.IntN(2) == 0,
-		NoCalibrate: true, CacheDir: "off", Retries: 50, Concurrent: rnd.IntN(3) * 2, Policy: "roundrobin",
-		Drivers: []driver.Driver{cpu.New(cpu.Options{Parts: 2, Funcs: funcs}), drv},
-	})
-	if err != nil {
-		t.Fatal(err)
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
 	}
+	s.killed++
+	return err
+}
+
+// amid has twelve goroutines do something four times each while devices are struck: so many that launches
+// which verify stand behind one another.
+func (s *sabotage) amid(t *testing.T, rnd *rand.Rand, do func(*rand.Rand)) {
+	t.Helper()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	deeds := rand.New(rand.NewPCG(rnd.Uint64(), 6))
 	go func() {
 		defer close(stopped)
 		for {
+			if err := s.strike(deeds); err != nil {
+				t.Error(err)
+				return
+			}
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Duration(deeds.IntN(5)) * time.Millisecond):
-			}
-			what := []string{"lose", "fail launches times 1", "fail copies times 1", "take 1ms launches times 2", "fail launches times 3"}[deeds.IntN(5)]
-			if err := drv.Play(fmt.Sprintf("on %d %s", deeds.IntN(devices), what)); err != nil {
-				t.Error(err)
-				return
+			case <-time.After(time.Duration(deeds.IntN(2000)) * time.Microsecond):
 			}
 		}
 	}()
 	var people sync.WaitGroup
-	for range 4 {
+	for range 12 {
 		rnd := rand.New(rand.NewPCG(rnd.Uint64(), 7))
 		people.Go(func() {
-			for range 12 {
-				do(rt, rnd)
+			for range 4 {
+				do(rnd)
 			}
 		})
 	}
 	people.Wait()
 	close(stop)
 	<-stopped
-	for _, d := range rt.Metrics().Devices {
-		if strings.HasPrefix(d.Name, "fake:") {
-			tasks += d.Tasks
-			losses += d.Losses
+}
+
+// attempt runs a graph, for some milliseconds if it is to end early, and sees that its inputs stay as they are.
+func (s *sabotage) attempt(t *testing.T, d drawn, early bool, rnd *rand.Rand) (*weft.Report, error) {
+	start := make([][]uint64, len(d.mem))
+	for i := range d.mem {
+		start[i] = slices.Clone(d.mem[i])
+	}
+	limit := long
+	if early {
+		limit = time.Duration(rnd.IntN(3000)) * time.Microsecond
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	rep, err := s.Run(ctx, d.g, bindAll(d.mem)...)
+	for i := range d.mem {
+		if !d.g.Data(graph.DataID(i)).Output && !slices.Equal(d.mem[i], start[i]) {
+			t.Errorf("input d%d was changed", i)
 		}
 	}
-	if err := rt.Close(); err != nil {
-		t.Error(err)
-	}
-	return tasks, losses
+	return rep, err
 }
 
 // A run goes on while many ask for metrics without pause, and callbacks come while runs are
