@@ -199,7 +199,7 @@ func (v *verifier) check(c *Call, _, _ int) {
 	}
 	k := &checked{v: v, call: c, of: of, id: graph.TaskID(binary.LittleEndian.Uint32(c.Params[8:]))}
 	if err := k.settle(); err != nil {
-		c.Fail(err)
+		c.Fail(driver.OfLaunch(err, ErrChecksum, driver.ErrOutOfMemory, driver.ErrKernel, driver.ErrUnfit, ErrNoFunc))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/weft-run/weft/graph"
@@ -28,7 +29,7 @@ func WithParams[P any](fn func(c *Call, p P, lo, hi int)) Func {
 	return func(c *Call, lo, hi int) {
 		p, err := unpack(c.Params)
 		if err != nil {
-			c.Fail(fmt.Errorf("%w: %w", ErrUnfit, err))
+			c.Fail(OfLaunch(fmt.Errorf("%w: %w", ErrUnfit, err), ErrUnfit, ErrKernel))
 			return
 		}
 		fn(c, p, lo, hi)
@@ -77,24 +78,37 @@ func (c *Call) Context() context.Context {
 	return c.context()
 }
 
-// Fail makes the launch fail. Other parts of it may still run to their end. An error that says
-// something of a device, as of another one that the kernel used, does not say it of the device
-// that the kernel runs on.
+// Fail makes the launch fail. Other parts of it may still run to their end. What an error says by
+// the errors of this package, as that of another device which the kernel used, it does not say of
+// the launch: errors.Is does not find them, unless err is from OfLaunch.
 func (c *Call) Fail(err error) {
-	if errors.Is(err, ErrDeviceLost) || errors.Is(err, ErrDependency) || errors.Is(err, ErrSpoilt) {
-		err = &failure{err}
+	if _, told := err.(*failure); !told && slices.ContainsFunc(ofOperations, func(is error) bool { return errors.Is(err, is) }) {
+		err = OfLaunch(err)
 	}
 	c.err.CompareAndSwap(nil, &err)
 }
 
-// failure is the error of a kernel without what drivers say of operations by the same errors.
-type failure struct{ err error }
+// ofOperations are the errors by which a device says what became of an operation.
+var ofOperations = []error{
+	ErrUnavailable, ErrOutOfMemory, ErrDeviceLost, ErrKernel, ErrUnfit, ErrNoFunc, ErrFaulted, ErrDependency, ErrSpoilt,
+	ErrChecksum, ErrClosed, ErrStopped,
+}
+
+// OfLaunch returns err as that of the launch of a kernel, of which it says those of the errors of
+// this package that are listed and that it wraps. A kernel fails with ErrUnfit before it writes anything.
+func OfLaunch(err error, says ...error) error { return &failure{err, says} }
+
+// failure is the error of a kernel without what it says of other operations.
+type failure struct {
+	err  error
+	says []error
+}
 
 func (f *failure) Error() string { return f.err.Error() }
 
 // Is reports whether it is an error other than those that are left out.
 func (f *failure) Is(target error) bool {
-	return target != ErrDeviceLost && target != ErrDependency && target != ErrSpoilt && errors.Is(f.err, target)
+	return (!slices.Contains(ofOperations, target) || slices.Contains(f.says, target)) && errors.Is(f.err, target)
 }
 
 // As finds an error in it.

@@ -85,3 +85,38 @@ func TestPassingFailures(t *testing.T) {
 		x.Close(t.Context())
 	}
 }
+
+// What a kernel fails with is that of its own launch, whatever an error of another device says in it.
+func TestErrorsOfAnother(t *testing.T) {
+	var of error
+	calls, panics := 0, false
+	x := start(t, 1, engine.Options{}, map[string]driver.Func{"inc": func(c *driver.Call, lo, hi int) {
+		switch calls++; {
+		case calls > 1:
+			inc(c, lo, hi)
+		case panics:
+			panic(of)
+		default:
+			c.Fail(of)
+		}
+	}})
+	for _, is := range []error{
+		driver.ErrUnavailable, driver.ErrOutOfMemory, driver.ErrDeviceLost, driver.ErrKernel, driver.ErrUnfit, driver.ErrNoFunc,
+		driver.ErrFaulted, driver.ErrDependency, driver.ErrSpoilt, driver.ErrChecksum, driver.ErrClosed, driver.ErrStopped,
+	} {
+		for _, panics = range []bool{false, true} {
+			of, calls = fmt.Errorf("elsewhere: %w", is), 0
+			src, dst := make([]byte, 64), make([]byte, 64)
+			rep, err := x.Run(t.Context(), add(t, 64, 1), engine.RunOptions{Retries: 3}, memory(src, dst)) // so that inputs are compared
+			if err != nil || rep.Retries != 1 || dst[7] != 1 {
+				t.Errorf("a kernel fails with %q, by panic %v: %d retries, %v", of, panics, rep.Retries, err)
+			}
+			if _, err := x.Run(t.Context(), add(t, 64, 1), engine.RunOptions{}, memory(src, dst)); err != nil {
+				t.Errorf("after %q, by panic %v: %v", of, panics, err)
+			}
+		}
+	}
+	if st, _ := x.Status(); st[0].State != engine.Healthy || st[0].Losses != 0 {
+		t.Errorf("the device is %v and was lost %d times", st[0].State, st[0].Losses)
+	}
+}

@@ -88,7 +88,7 @@ func Of[P any](k Kernel, need func(c *driver.Call, p P) (Need, error), fn func(c
 			err = n.check(c, args)
 		}
 		if err != nil {
-			c.Fail(fmt.Errorf("%w: %w", driver.ErrUnfit, err))
+			c.Fail(driver.OfLaunch(fmt.Errorf("%w: %w", driver.ErrUnfit, err), driver.ErrUnfit, driver.ErrKernel))
 			return
 		}
 		if hi = int(min(int64(hi), n.Items)); lo < hi {

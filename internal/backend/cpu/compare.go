@@ -58,7 +58,7 @@ func (l *lane) compared(task *graph.Task, args [][]byte, err error) error {
 	if !l.began || err == nil && len(l.before) == 0 || l.dev.o.Apart != "" { // a kernel of weft's own is run apart
 		return err
 	}
-	if errors.Is(err, driver.ErrKernel) || errors.Is(err, driver.ErrStopped) {
+	if errors.Is(err, driver.ErrStopped) { // its run has failed, and nothing is tried again
 		return err
 	}
 	for _, s := range l.before {

@@ -49,9 +49,15 @@ func start(t *testing.T, o cpu.Options) []*runner {
 // launch runs steps and returns how they ended.
 func (r *runner) launch(lane driver.Lane, mem []byte, steps ...graph.Step) error {
 	r.t.Helper()
+	return r.run(lane, mem, &graph.Task{Steps: steps}, false)
+}
+
+// run runs a task on mem and returns how it ended.
+func (r *runner) run(lane driver.Lane, mem []byte, task *graph.Task, compare bool) error {
+	r.t.Helper()
 	r.seq++
 	op := driver.Op{
-		Kind: driver.Launch, Lane: lane, Seq: r.seq, Task: &graph.Task{Steps: steps},
+		Kind: driver.Launch, Lane: lane, Seq: r.seq, Task: task, Compare: compare,
 		Args: []driver.Arg{{Buf: driver.NoBuffer, Host: mem, Bytes: int64(len(mem))}},
 	}
 	if err := r.dev.Submit([]driver.Op{op}); err != nil {
@@ -328,6 +334,48 @@ func TestParts(t *testing.T) {
 		}
 		if shared := strings.Contains(log.String(), "share"); shared != (parts > n) {
 			t.Errorf("%d parts of %d cores: the log says %q", parts, n, log.String())
+		}
+	}
+}
+
+// Whether what a task only reads may have changed depends on the kernels that were called: one that is
+// missing, or refuses its parameters, has changed nothing, but those of the steps before it may have.
+func TestSpoiltBySteps(t *testing.T) {
+	type params struct{ N int32 }
+	r := start(t, cpu.Options{Cores: 2, Funcs: map[string]driver.Func{
+		"write": func(c *driver.Call, _, _ int) { c.Args[0][0]++ },
+		"look":  func(*driver.Call, int, int) {},
+		"takes": driver.WithParams(func(*driver.Call, params, int, int) {}),
+		"says": func(c *driver.Call, _, _ int) {
+			c.Args[0][0]++
+			c.Fail(fmt.Errorf("elsewhere: %w", driver.ErrUnfit))
+		},
+	}})[0]
+	one := func(name string) graph.Step { return step(name, [3]uint32{1}, [3]uint32{}) }
+	wide := func(name string) graph.Step { return step(name, [3]uint32{64}, [3]uint32{}) }
+	other := one("look")
+	other.Args = []int{3}
+	for name, c := range map[string]struct {
+		steps              []graph.Step
+		unfit, may, writes bool // whether it is ErrUnfit, inputs may have changed, and have
+	}{
+		"the first is missing":           {[]graph.Step{one("nobody"), one("write")}, true, false, false},
+		"the first refuses":              {[]graph.Step{one("takes"), one("write")}, true, false, false},
+		"all parts of the first refuse":  {[]graph.Step{wide("takes"), one("write")}, true, false, false},
+		"the first has wrong arguments":  {[]graph.Step{other, one("write")}, true, false, false},
+		"the second is missing":          {[]graph.Step{one("write"), one("nobody")}, true, true, true},
+		"the second refuses":             {[]graph.Step{one("write"), wide("takes")}, true, true, true},
+		"the second has wrong arguments": {[]graph.Step{one("write"), other}, true, true, true},
+		"the second, nothing written":    {[]graph.Step{one("look"), one("nobody")}, true, true, false},
+		"it says that of another":        {[]graph.Step{one("says")}, false, true, true},
+	} {
+		for _, compare := range []bool{false, true} {
+			task := &graph.Task{Steps: c.steps, Uses: []graph.Use{{Access: graph.Read}}}
+			err := r.run(0, make([]byte, 8), task, compare)
+			changed, may := compare && c.writes, !compare && c.may
+			if errors.Is(err, driver.ErrUnfit) != c.unfit || errors.Is(err, driver.ErrSpoilt) != may || errors.Is(err, driver.ErrChecksum) != changed {
+				t.Errorf("%s, compared %v: %v", name, compare, err)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -61,7 +62,7 @@ type lane struct {
 	seq    uint32   // of the launch that call is for
 	picked [][]byte // arguments of a step that has its own
 	core   *team    // the team that counts a core for the lane's launch, nil for none
-	began  bool     // a kernel of the launch was called
+	began  bool     // a kernel of the launch was called, and did not refuse at once
 	before []sum    // checksums of what the launch only reads, if they are wanted
 }
 
@@ -438,6 +439,7 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 		if !l.is.short {
 			l.flush()
 		}
+		before := l.began
 		l.began = true
 		c.Params, c.Launch = s.Params, s.Launch
 		c.Reset()
@@ -459,6 +461,9 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 			}
 		}
 		if err := c.Err(); err != nil {
+			if errors.Is(err, driver.ErrUnfit) { // the kernel has done nothing
+				l.began = before
+			}
 			return fmt.Errorf("kernel %q: %w", s.Kernel.Name, err)
 		}
 	}

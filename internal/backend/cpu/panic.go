@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 
+	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/trace"
 )
 
@@ -13,5 +14,5 @@ const exited = "it called runtime.Goexit"
 // panicked makes an error of what recover returned. It is called by the deferred function
 // that recovered, while the stack still has the frames of the kernel.
 func panicked(value any) error {
-	return fmt.Errorf("kernel: %w", trace.Recovered("", value))
+	return driver.OfLaunch(fmt.Errorf("kernel: %w", trace.Recovered("", value)))
 }
