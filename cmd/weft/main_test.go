@@ -142,7 +142,7 @@ func TestList(t *testing.T) {
 }
 
 // Every mistake is one line that says where, what, and what would be right.
-func TestMistakes(t *testing.T) {
+func TestMistakesOfUsers(t *testing.T) {
 	badMachine := write(t, "m.json", "{\n  \"devices\": [\n    {\"name\": \"a\", \"kind\": \"gpu\"}\n  ]\n}\n")
 	numbered := write(t, "n.json", "{\"name\": 7}\n")
 	badGraph := write(t, "g.json", "{\n  \"tasks\": [\n    {\"kernel\": \"k\", \"uses\": [{\"data\": \"x\"}]}\n  ]\n}\n")

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must come.
-const patience = 60 * time.Second
+const patience = 5 * time.Minute
 
 // gate holds kernels called "held" until it is opened.
 type gate struct {
