@@ -68,8 +68,8 @@
 //
 // # Watching
 //
-// [WithProgress] has a callback told how far the runs of a context are, [Handle.Progress] and
-// [Runtime.Runs] tell it when asked, [Runtime.Running] which tasks devices run.
+// [WithProgress] has a callback told how far the runs, and calls of [Scope], [Map] and the like, of
+// a context are, [Handle.Progress] and [Runtime.Runs] tell it of runs when asked, [Runtime.Running] which tasks devices run.
 // [Runtime.Events] is a stream of what happens: tasks that
 // end or fail, devices that are lost and come back. [Runtime.Metrics] counts. With
 // [Options].Socket the command weft top watches from outside.

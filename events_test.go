@@ -254,13 +254,13 @@ func TestHandleProgress(t *testing.T) {
 	}
 }
 
-// A scope tells how many of its tasks have ended, those of scopes within it not apart.
+// A scope tells how many of its tasks have ended, and of the elements of calls that they make.
 func TestScopeProgress(t *testing.T) {
 	var all []weft.Progress
 	hold := make(chan struct{})
 	told := make(chan struct{}, 1)
 	ctx := weft.WithProgress(t.Context(), func(p weft.Progress) {
-		if all = append(all, p); p.Done == 3 && p.Tasks == 4 {
+		if all = append(all, p); p.Done == 18 && p.Tasks == 19 {
 			told <- struct{}{}
 		}
 	})
@@ -279,11 +279,11 @@ func TestScopeProgress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last := all[len(all)-1]; last.Done != 4 || last.Tasks != 4 || last.Part != 1 || last.Left != 0 {
+	if last := all[len(all)-1]; last.Done != 19 || last.Tasks != 19 || last.Part != 1 || last.Left != 0 {
 		t.Errorf("at the end %+v", last)
 	}
 	for _, p := range all {
-		if p.Tasks > 4 || p.Done > p.Tasks {
+		if p.Tasks > 19 || p.Done > p.Tasks {
 			t.Errorf("%+v", p)
 		}
 	}

@@ -98,6 +98,28 @@ func ExampleStream() {
 	// THREE
 }
 
+// A callback is told how far a call is: here of the scope, for all that is called in it.
+func ExampleWithProgress_map() {
+	var last weft.Progress
+	ctx := weft.WithProgress(context.Background(), func(p weft.Progress) { last = p }) // at most 20 times a second
+	double := func(_ context.Context, x int) (int, error) { return 2 * x, nil }
+	ys, err := weft.Map(ctx, []int{1, 2, 3, 4}, double)
+	fmt.Println(ys, err, last.Done, "of", last.Tasks, "elements")
+
+	err = weft.Scope(ctx, func(ctx context.Context) error {
+		task := weft.Go(ctx, func(ctx context.Context) ([]int, error) { return weft.Map(ctx, []int{5, 6}, double) })
+		if ys, err = task.Wait(ctx); err != nil {
+			return err
+		}
+		_, err := weft.Map(ctx, ys, double)
+		return err
+	})
+	fmt.Println(ys, err, last.Done, "of", last.Tasks, "tasks and elements")
+	// Output:
+	// [2 4 6 8] <nil> 4 of 4 elements
+	// [10 12] <nil> 5 of 5 tasks and elements
+}
+
 // With an option every call is a task of its own: here at most two wait for a service.
 func ExampleStream_within() {
 	service := weft.NewLimit(2)

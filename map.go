@@ -44,13 +44,18 @@ func (e *ElementError) Unwrap() error { return e.Err }
 // error that of the first element, in order, which fails, on any number of processors. With
 // options tasks that have not begun are not run at all; of several errors that of the first
 // element is returned. If ctx ends before all is done, the error is its cause.
+//
+// With a context of [WithProgress] its callback is told how many elements are done.
 func Map[T, U any](ctx context.Context, xs []T, f func(context.Context, T) (U, error), options ...TaskOption) ([]U, error) {
 	need("Map", ctx, f != nil)
 	if err := holds[U](len(xs)); err != nil {
 		return nil, err
 	}
 	out := make([]U, len(xs))
-	p := &pass{n: len(xs), pc: entry(f), do: func(ctx context.Context, i int, _ *int) (err error) {
+	m := new(member).join(ctx)
+	defer m.leave()
+	m.add(len(xs))
+	p := &pass{n: len(xs), pc: entry(f), member: m, do: func(ctx context.Context, i int, _ *place) (err error) {
 		out[i], err = f(ctx, xs[i])
 		return err
 	}}
@@ -63,7 +68,10 @@ func Map[T, U any](ctx context.Context, xs []T, f func(context.Context, T) (U, e
 // Each calls f for every element, as [Map] does, for functions without a result.
 func Each[T any](ctx context.Context, xs []T, f func(context.Context, T) error, options ...TaskOption) error {
 	need("Each", ctx, f != nil)
-	p := &pass{n: len(xs), pc: entry(f), do: func(ctx context.Context, i int, _ *int) error { return f(ctx, xs[i]) }}
+	m := new(member).join(ctx)
+	defer m.leave()
+	m.add(len(xs))
+	p := &pass{n: len(xs), pc: entry(f), member: m, do: func(ctx context.Context, i int, _ *place) error { return f(ctx, xs[i]) }}
 	return p.run(ctx, options)
 }
 
@@ -75,7 +83,10 @@ func Filter[T any](ctx context.Context, xs []T, keep func(context.Context, T) (b
 		return nil, err
 	}
 	kept := make([]bool, len(xs))
-	p := &pass{n: len(xs), pc: entry(keep), do: func(ctx context.Context, i int, _ *int) (err error) {
+	m := new(member).join(ctx)
+	defer m.leave()
+	m.add(len(xs))
+	p := &pass{n: len(xs), pc: entry(keep), member: m, do: func(ctx context.Context, i int, _ *place) (err error) {
 		kept[i], err = keep(ctx, xs[i])
 		return err
 	}}
@@ -116,17 +127,21 @@ func Reduce[T any](ctx context.Context, xs []T, f func(ctx context.Context, a, b
 	if len(options) > 0 {
 		most = 2 // every call of f is a task
 	}
-	level, width := xs, 1 // each value of a level stands for as many elements
+	m := new(member).join(ctx)
+	defer m.leave()
+	m.add(max(len(xs)-1, 0)) // calls of f
+	level, width := xs, 1    // each value of a level stands for as many elements
 	for len(level) > 1 {
 		from, behind := level, width
 		next := make([]T, (len(level)-1)/most+1)
-		p := &pass{n: len(next), pc: entry(f), do: func(ctx context.Context, i int, element *int) (err error) {
-			lo := i * most
+		p := &pass{n: len(next), pc: entry(f), member: m, counts: true, do: func(ctx context.Context, i int, at *place) (err error) {
+			lo, calls := i*most, at.calls
 			var few [fan]T
 			n := copy(few[:most], from[lo:])
 			for step := 1; step < n; step *= 2 {
 				for k := 0; k+step < n; k += 2 * step {
-					*element = (lo + k + step) * behind
+					calls++
+					at.element, at.calls = (lo+k+step)*behind, calls
 					if few[k], err = f(ctx, few[k], few[k+step]); err != nil {
 						return err
 					}
@@ -150,9 +165,11 @@ func Reduce[T any](ctx context.Context, xs []T, f func(ctx context.Context, a, b
 type pass struct {
 	n  int
 	pc uintptr // of the caller's function
-	// do computes an item. It sets element, which is i before, where the element that an
-	// error is about is another.
-	do func(ctx context.Context, i int, element *int) error
+	// do computes an item. It sets the element of the place, which is i before, where that which an
+	// error is about is another, and counts its calls if counts is true.
+	do     func(ctx context.Context, i int, at *place) error
+	counts bool
+	member *member
 
 	done atomic.Int64 // items computed
 	// failed is the first item that failed, n while none has.
@@ -161,6 +178,20 @@ type pass struct {
 	err    *ElementError                   // of that item
 	own    bool                            // it was returned before its context ended
 	parts  map[int]context.CancelCauseFunc // those that run, by their first item
+}
+
+// place says how far the computation of items is.
+type place struct {
+	element int // that an error is about
+	calls   int // of the caller's function
+}
+
+// ran returns how many elements items computed so far stand for.
+func (p *pass) ran(at *place, items int) int {
+	if p.counts {
+		return at.calls
+	}
+	return items
 }
 
 const (
@@ -179,6 +210,9 @@ const (
 func (p *pass) run(ctx context.Context, options []TaskOption) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if p.member.ended {
+		return ErrScopeEnded
 	}
 	if len(options) > 0 {
 		return p.apart(ctx, options)
@@ -218,14 +252,25 @@ func (p *pass) start(ctx context.Context, lo, hi int) {
 // second half is for another task.
 func (p *pass) part(task context.Context, lo, hi int) {
 	ctx := p.begin(task, lo)
-	at, element, returned := lo, lo, false
+	at, failed, returned := lo, false, false
+	var here place
+	told := 0 // elements that were counted for who watches
+	tell := func(items int) {
+		n := p.ran(&here, items)
+		p.member.ran(n - told)
+		told = n
+	}
 	defer func() {
 		if v := recover(); v != nil {
-			p.fail(element, at, trace.Recovered("", v), true)
+			p.fail(here.element, at, trace.Recovered("", v), true)
 		} else if !returned {
-			p.fail(element, at, ErrGoexit, true)
+			p.fail(here.element, at, ErrGoexit, true)
 		}
 		p.done.Add(int64(at - lo))
+		if failed || !returned {
+			at++ // its function was called too
+		}
+		tell(at - lo)
 		p.end(lo)
 	}()
 	began := time.Now()
@@ -235,19 +280,25 @@ func (p *pass) part(task context.Context, lo, hi int) {
 				returned = true
 				return
 			}
-			element = at
-			if err := p.do(ctx, at, &element); err != nil && p.fail(element, at, err, ctx.Err() == nil) {
-				returned = true
+			here.element = at
+			if err := p.do(ctx, at, &here); err != nil && p.fail(here.element, at, err, ctx.Err() == nil) {
+				failed, returned = true, true
 				return
 			}
 		}
 		if task.Err() != nil {
 			break
 		}
-		if now := time.Now(); now.Sub(began) > partTime && hi-at > 1 {
+		now := time.Now()
+		if now.Sub(began) <= partTime {
+			continue
+		}
+		tell(at - lo)
+		began = now
+		if hi-at > 1 {
 			mid := at + (hi-at+1)/2
 			p.start(task, mid, hi)
-			hi, began, stride = mid, now, 1
+			hi, stride = mid, 1
 		}
 	}
 	returned = true
@@ -297,9 +348,9 @@ func effect(err, cause error) bool {
 
 // lastCall is the result of the last call for an item.
 type lastCall struct {
-	err     error // what it returned, ErrGoexit if it did not return
-	element int   // that it is about
-	cause   error // why its context had ended when it returned; nil if it had not
+	err   error // what it returned, ErrGoexit if it did not return
+	at    place
+	cause error // why its context had ended when it returned; nil if it had not
 }
 
 // own reports whether the call failed by itself.
@@ -315,8 +366,10 @@ func (p *pass) apart(ctx context.Context, options []TaskOption) error {
 	for i := range futures {
 		futures[i] = start(g.Context(), func(ctx context.Context) (none struct{}, _ error) {
 			c := &calls[i]
-			c.err, c.element, c.cause = ErrGoexit, i, nil
-			c.err = p.do(ctx, i, &c.element)
+			c.err, c.at, c.cause = ErrGoexit, place{element: i}, nil
+			if c.err = p.do(ctx, i, &c.at); c.err == nil {
+				p.member.ran(p.ran(&c.at, 1))
+			}
 			c.cause = context.Cause(ctx)
 			return none, c.err
 		}, p.pc, options)
@@ -324,6 +377,11 @@ func (p *pass) apart(ctx context.Context, options []TaskOption) error {
 	first := g.Close(ctx)
 	if first == nil {
 		return nil
+	}
+	for i := range calls {
+		if c := &calls[i]; c.err != nil { // it is not tried again
+			p.member.ran(p.ran(&c.at, 1))
+		}
 	}
 	failed := slices.IndexFunc(calls, func(c lastCall) bool { return c.own() })
 	if failed < 0 && ctx.Err() != nil && (errors.Is(first, ctx.Err()) || errors.Is(first, context.Cause(ctx))) {
@@ -339,5 +397,5 @@ func (p *pass) apart(ctx context.Context, options []TaskOption) error {
 	if c := &calls[failed]; c.err != ErrGoexit && !errors.Is(err, c.err) {
 		err = c.err // it was to be tried again
 	}
-	return &ElementError{calls[failed].element, err}
+	return &ElementError{calls[failed].at.element, err}
 }

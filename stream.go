@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/weft-run/weft/internal/pool"
 	"github.com/weft-run/weft/trace"
@@ -28,6 +29,9 @@ import (
 // the tasks under way are cancelled, and the statement after it runs when they and the
 // sequence have ended. The sequence runs on a goroutine of its own; one that waits, as for a
 // channel, must not wait for longer than the loop goes on.
+//
+// With a context of [WithProgress] its callback is told how many elements are done of those that the
+// sequence has given so far; how many will come is not known.
 func Stream[T, U any](ctx context.Context, xs iter.Seq[T], f func(context.Context, T) (U, error), options ...TaskOption) iter.Seq2[U, error] {
 	need("Stream", ctx, f != nil)
 	if xs == nil {
@@ -39,21 +43,28 @@ func Stream[T, U any](ctx context.Context, xs iter.Seq[T], f func(context.Contex
 	}
 	most *= 2
 	return func(yield func(U, error) bool) {
+		m := new(member).join(ctx)
+		defer m.leave()
 		s := &stream[U]{
-			group: tasks().NewGroup(ctx, true),
-			queue: make(chan Future[U], most),
-			room:  make(chan struct{}, most),
+			group:  m.newGroup(ctx, true),
+			member: m,
+			queue:  make(chan Future[U], most),
+			room:   make(chan struct{}, most),
 		}
 		defer s.end(ctx)
 		pc := entry(f)
 		go feed(s, xs, func(x T) Future[U] {
-			return start(s.group.Context(), func(ctx context.Context) (U, error) {
+			call := func(ctx context.Context) (U, error) {
 				value, err := f(ctx, x)
 				if err != nil && ctx.Err() == nil {
 					err = &ownError{err}
 				}
 				return value, err
-			}, pc, options)
+			}
+			if m.account != nil {
+				call = s.counted(call)
+			}
+			return start(s.group.Context(), call, pc, options)
 		})
 		s.results(ctx, yield)
 	}
@@ -69,10 +80,29 @@ func (e *ownError) Unwrap() error { return e.err }
 
 // stream is a loop over a Stream in progress.
 type stream[U any] struct {
-	group *pool.Group
-	queue chan Future[U] // in the order of the elements; closed by the feeder at its end
-	room  chan struct{}  // has one for each element on its way
-	err   error          // why there are no more elements; set before queue is closed
+	group  *pool.Group
+	member *member
+	begun  atomic.Int64   // elements that f was called for
+	queue  chan Future[U] // in the order of the elements; closed by the feeder at its end
+	room   chan struct{}  // has one for each element on its way
+	err    error          // why there are no more elements; set before queue is closed
+}
+
+// counted counts an element for who watches: when its call succeeds, or else at the end of the stream,
+// since it may be tried again.
+func (s *stream[U]) counted(call func(context.Context) (U, error)) func(context.Context) (U, error) {
+	again := false
+	return func(ctx context.Context) (U, error) {
+		if !again {
+			again = true
+			s.begun.Add(1)
+		}
+		value, err := call(ctx)
+		if err == nil {
+			s.member.ran(1)
+		}
+		return value, err
+	}
 }
 
 // feed starts a task for every element while there is room.
@@ -89,6 +119,7 @@ func feed[T, U any](s *stream[U], xs iter.Seq[T], begin func(T) Future[U]) {
 	done := s.group.Context().Done()
 	s.room <- struct{}{}
 	for x := range xs {
+		s.member.add(1)
 		select {
 		case <-done:
 			returned = true
@@ -159,4 +190,5 @@ func (s *stream[U]) end(ctx context.Context) {
 		}
 	})
 	s.group.Close(ctx)
+	s.member.ran(int(s.begun.Load() - s.member.done.Load())) // those that failed
 }

@@ -101,8 +101,11 @@ func KeepGoing() ScopeOption { return scopeOption(func(s *scopeRequest) { s.keep
 // Scope calls body, waits until every task has ended that was started with its context, by
 // body or by these tasks, and returns the first error of any of them. That error cancels
 // the context and with it the tasks that have not begun, unless options has [KeepGoing].
-// A panic of body goes on after all tasks have ended. [WithProgress] tells how many of its
-// tasks have ended.
+// A panic of body goes on after all tasks have ended.
+//
+// Calls of [Map], [Each], [Filter], [Reduce], [Stream] and Scope that are made with its context belong to it too: they are
+// cancelled with its tasks, and it waits for them, also for those that another goroutine makes. Their
+// errors are for their callers alone. [WithProgress] tells how many tasks and elements have ended.
 func Scope(ctx context.Context, body func(context.Context) error, options ...ScopeOption) error {
 	need("Scope", ctx, body != nil)
 	var r scopeRequest
@@ -112,11 +115,11 @@ func Scope(ctx context.Context, body func(context.Context) error, options ...Sco
 		}
 		o.setScope(&r)
 	}
-	fn, watched := ctx.Value(progressKey{}).(func(Progress))
-	g := tasks().NewGroup(ctx, r.keepGoing)
-	if watched { // what is started in it is part of it, and does not see the callback
-		defer followScope(g.Progress, fn)()
-	}
+	var m member
+	m.join(ctx)
+	defer m.leave()
+	g := m.newGroup(ctx, r.keepGoing)
+	g.Account = m.account
 	returned := false
 	defer func() {
 		if !returned {

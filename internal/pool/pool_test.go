@@ -592,6 +592,7 @@ func TestGroup(t *testing.T) {
 	bad := errors.New("bad")
 	for _, keep := range []bool{false, true} {
 		g := p.NewGroup(bg, keep)
+		g.Account = new(Account)
 		began, release := make(chan struct{}), make(chan struct{})
 		var ended atomic.Int32
 		long := p.start(g.Context(), func(ctx context.Context) error {
@@ -605,7 +606,7 @@ func TestGroup(t *testing.T) {
 			}
 		})
 		<-began
-		if started, ended := g.Progress(); started != 1 || ended != 0 {
+		if started, ended, dropped := g.Account.Counts(); started != 1 || ended != 0 || dropped != 0 {
 			t.Errorf("keep %v: %d of %d tasks have ended, want 0 of 1", keep, ended, started)
 		}
 		failed := p.start(g.Context(), func(context.Context) error { return bad })
@@ -621,7 +622,7 @@ func TestGroup(t *testing.T) {
 		if n := ended.Load(); n != want && !(n == 2 && !keep && later.fault() == nil) || !long.over() {
 			t.Errorf("keep %v: %d functions had ended", keep, n)
 		}
-		if started, ended := g.Progress(); started != 3 || ended != 3 {
+		if started, ended, dropped := g.Account.Counts(); started != 3 || ended != 3 || dropped != 0 {
 			t.Errorf("keep %v: %d of %d tasks have ended, want all of 3", keep, ended, started)
 		}
 		if _, err := long.Result(); err != nil && (keep || err != bad) {
@@ -638,6 +639,26 @@ func TestGroup(t *testing.T) {
 	closed := make(chan struct{})
 	go func() { defer close(closed); g.Close(bg) }()
 	soon(t, "the group", closed)
+	// One that is held is closed when all holds are released, and holds count for no account.
+	g = p.NewGroup(bg, false)
+	g.Account = new(Account)
+	if GroupOf(g.Context()) != g || GroupOf(bg) != nil || !g.Hold() || !g.Hold() {
+		t.Error("the group cannot be held")
+	}
+	g.Release()
+	closed = make(chan struct{})
+	go func() { defer close(closed); g.Close(bg) }()
+	time.Sleep(time.Millisecond) // a Close that does not wait would return meanwhile
+	select {
+	case <-closed:
+		t.Error("the group was closed while it was held")
+	default:
+	}
+	g.Release()
+	soon(t, "the group that was held", closed)
+	if started, _, _ := g.Account.Counts(); started != 0 || g.Hold() {
+		t.Errorf("%d tasks were started; or a closed group can be held", started)
+	}
 	idle(t, p)
 }
 

@@ -72,11 +72,13 @@ func (s *Scope) Value(k any) any {
 
 // Group are tasks that are waited for together, with the first error of any of them.
 type Group struct {
+	// Account counts the tasks for who watches, nil for nobody. It is set before the first is started.
+	Account *Account
+
 	scope *Scope
-	// count has in its lower half the number of tasks that have not ended, and one more
-	// until Close; at zero the group is closed for good. Its upper half is the number of
-	// tasks that were started, which costs nothing to count there.
-	count  atomic.Uint64
+	// count is the number of tasks that have not ended, and of holds, and one more until Close;
+	// at zero the group is closed for good.
+	count  atomic.Int64
 	empty  chan struct{} // closed when none is open
 	cancel context.CancelCauseFunc
 	keep   bool
@@ -100,31 +102,70 @@ func (p *Pool) NewGroup(ctx context.Context, keep bool) *Group {
 // Context is what tasks of the group are started with.
 func (g *Group) Context() context.Context { return g.scope }
 
-// enter counts one more task, unless the group is closed.
-func (g *Group) enter() bool {
+// GroupOf returns the group that tasks which are started with ctx belong to, nil for none.
+func GroupOf(ctx context.Context) *Group {
+	switch c := ctx.Value(key{}).(type) {
+	case *Task:
+		return c.scope.group
+	case *Scope:
+		return c.group
+	}
+	return nil
+}
+
+// Hold has Close wait until Release is called, as for a task. It reports false if the group is
+// closed, and holds nothing then.
+func (g *Group) Hold() bool {
 	for {
 		n := g.count.Load()
-		if uint32(n) == 0 {
+		if n == 0 {
 			return false
 		}
-		if g.count.CompareAndSwap(n, n+1+1<<32) {
+		if g.count.CompareAndSwap(n, n+1) {
 			return true
 		}
 	}
 }
 
-func (g *Group) leave() {
-	if uint32(g.count.Add(^uint64(0))) == 0 {
+// Release ends a hold.
+func (g *Group) Release() {
+	if g.count.Add(-1) == 0 {
 		close(g.empty)
 	}
 }
 
-// Progress returns how many tasks were started and how many of them have ended, until
-// Close.
-func (g *Group) Progress() (started, ended int) {
-	n := g.count.Load()
-	started = int(n >> 32)
-	return started, started - max(int(uint32(n))-1, 0)
+// enter counts one more task, unless the group is closed.
+func (g *Group) enter() bool {
+	if !g.Hold() {
+		return false
+	}
+	if g.Account != nil {
+		g.Account.Start(1)
+	}
+	return true
+}
+
+// leave counts the end of a task.
+func (g *Group) leave() {
+	if g.Account != nil {
+		g.Account.Done(1)
+	}
+	g.Release()
+}
+
+// Account counts work for somebody who watches it.
+type Account struct{ started, done, dropped atomic.Int64 }
+
+// Start counts work that is known of, Done what of it has ended, and Drop what will not be done.
+func (a *Account) Start(n int) { a.started.Add(int64(n)) }
+func (a *Account) Done(n int)  { a.done.Add(int64(n)) }
+func (a *Account) Drop(n int)  { a.dropped.Add(int64(n)) }
+
+// Counts returns the three counts so far. What is started is read last, so that it is never less
+// than the others together.
+func (a *Account) Counts() (started, done, dropped int) {
+	done, dropped = int(a.done.Load()), int(a.dropped.Load())
+	return int(a.started.Load()), done, dropped
 }
 
 // Fail is for an error of the caller's own.
@@ -155,10 +196,10 @@ func (g *Group) stop() {
 // Cancel ends the context of the group.
 func (g *Group) Cancel(cause error) { g.cancel(cause) }
 
-// Close waits until every task has ended and returns the first error. ctx is what the
+// Close waits until every task and every hold has ended and returns the first error. ctx is what the
 // caller was given: if that is a task, it gives up its place while it waits.
 func (g *Group) Close(ctx context.Context) error {
-	g.leave()
+	g.Release()
 	select {
 	case <-g.empty:
 	default:
