@@ -62,8 +62,8 @@ func TestSabotage(t *testing.T) {
 	var tasks, losses, killed int64
 	const versions = 48 // as many of all data are never there at a time
 	workers := runtime.GOOS == "linux"
-	// On a machine that is fast a round may be over before a device was lost.
-	for end := time.Now().Add(time.Minute); rounds > 0 || (losses == 0 || workers && killed == 0) && time.Now().Before(end); rounds-- {
+	// Some rounds lose no device, and not each that draws this does so before it is over.
+	for ; rounds > 0 || rounds > -50 && (losses == 0 || workers && killed == 0); rounds-- {
 		rnd := rand.New(rand.NewPCG(seed, 5))
 		s := drawSabotage(t, rnd)
 		s.amid(t, rnd, func(rnd *rand.Rand) {
