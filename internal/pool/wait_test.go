@@ -448,6 +448,40 @@ func TestBlocked(t *testing.T) {
 	idle(t, p)
 }
 
+// TestLook: goroutines are added when tasks were queued and processors idle twice in a row, twice as many
+// each time, and become fewer while processors are busy.
+func TestLook(t *testing.T) {
+	p := unguarded(3)
+	spawned := 0
+	p.spawn = func(uint16, uint32) { spawned++ }
+	p.running.Store(3) // all of which block
+	queued := new(Task)
+	idle := 0
+	for i, c := range []struct {
+		queued, busy        bool
+		idle, want, spawned int
+	}{
+		{true, false, 1, 3, 0}, {false, false, 0, 3, 0}, // the first time, and then there is nothing to do
+		{true, false, 1, 3, 0}, {true, true, 0, 3, 0}, // likewise, and then they are busy
+		{true, false, 1, 3, 0}, {true, false, 2, 6, 3}, {true, false, 3, 12, 9}, // again and again
+		{true, true, 0, 6, 9}, {true, true, 0, 3, 9}, {true, true, 0, 3, 9},
+		{true, false, 1, 3, 9}, {true, false, 2, 6, 9}, // those that were added run still
+	} {
+		if p.outside.drop(queued); c.queued {
+			p.outside.push(queued)
+		}
+		idle = p.look(idle, func() bool { return c.busy })
+		if idle != c.idle || int(p.want.Load()) != c.want || spawned != c.spawned {
+			t.Errorf("look %d: idle %d times, %d may run and %d were added, want %d, %d and %d", i, idle, p.want.Load(), spawned, c.idle, c.want, c.spawned)
+		}
+	}
+	p.running.Store(1 << 20)
+	p.want.Store(1<<20 - 5)
+	if p.look(1, func() bool { return false }); p.want.Load() != 1<<20 {
+		t.Errorf("%d goroutines may run", p.want.Load())
+	}
+}
+
 // TestOtherContext: tasks that wait with a context that is none of theirs, and with that of a
 // group of no task, keep their slots. Others are added.
 func TestOtherContext(t *testing.T) {

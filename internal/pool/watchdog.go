@@ -23,35 +23,39 @@ func (p *Pool) guard() {
 
 // watchdog adds goroutines while tasks are queued and processors are idle: the tasks that run
 // block, on the network, a lock or a channel, and one that is queued may be what they wait
-// for. Twice in a row, since once may be chance. It runs while the pool does.
+// for. It runs while the pool does.
 func (p *Pool) watchdog() {
-	slots := int32(len(p.slots))
 	for idle := 0; ; {
 		time.Sleep(watchTick)
 		if p.running.Load() == 0 && !p.work() {
-			p.want.Store(slots)
+			p.want.Store(int32(len(p.slots)))
 			p.guarded.Store(false)
 			if p.running.Load() == 0 || !p.guarded.CompareAndSwap(false, true) {
 				return
 			}
 		}
-		switch {
-		case !p.work():
-			idle = 0
-		case processorsBusy():
-			idle = 0
-			p.want.Store(max(slots, p.want.Load()/2))
-		default:
-			idle++
-		}
-		if idle < 2 {
-			continue
-		}
-		more := min(2*p.want.Load(), maxRunning)
-		for p.want.Store(more); p.running.Load() < more && p.work(); {
-			p.wake()
-		}
+		idle = p.look(idle, processorsBusy)
 	}
+}
+
+// look adds goroutines if tasks are queued and processors idle, as they were when watchdog looked the
+// last time: once may be chance. idle is how often in a row they were, and the result how often they
+// now were. While processors are busy the goroutines that were added become fewer.
+func (p *Pool) look(idle int, busy func() bool) int {
+	switch {
+	case !p.work():
+		return 0
+	case busy():
+		p.want.Store(max(int32(len(p.slots)), p.want.Load()/2))
+		return 0
+	case idle == 0:
+		return 1
+	}
+	more := min(2*p.want.Load(), maxRunning)
+	for p.want.Store(more); p.running.Load() < more && p.work(); {
+		p.wake()
+	}
+	return idle + 1
 }
 
 // processorsBusy reports whether goroutines that could run, without the caller, are as many
