@@ -124,11 +124,11 @@ func drawSabotage(t *testing.T, rnd *rand.Rand) *sabotage {
 	t.Helper()
 	s := &sabotage{o: weft.Options{
 		Checksums: rnd.IntN(2) == 0, Verify: rnd.IntN(4), HostBytes: int64(rnd.IntN(2)) << (9 + rnd.IntN(9)), Funcs: mixed,
-		Retries: 50, MaxLosses: 1000, Concurrent: rnd.IntN(3) * 2, Policy: "roundrobin", Isolate: rnd.IntN(3) == 0 && runtime.GOOS == "linux",
+		Retries: 50, MaxLosses: 1000, CloseWait: time.Minute, Concurrent: rnd.IntN(3) * 2, Policy: "roundrobin", Isolate: rnd.IntN(3) == 0 && runtime.GOOS == "linux",
 	}}
 	if s.o.Isolate {
 		s.o.Devices, s.strike = fmt.Sprintf("cpu/%d", 2+rnd.IntN(2)), s.kill
-		s.o.Ladder, s.o.CloseWait = "restart:1m, restart:1m, restart:1m", time.Minute // a busy machine takes its time
+		s.o.Ladder = "restart:1m, restart:1m, restart:1m" // a busy machine takes its time
 	} else {
 		devices := 1 + rnd.IntN(3)
 		script := fmt.Sprintf("devices %d; memory %d; lanes %d", devices, 600+rnd.IntN(3000), 1+rnd.IntN(2))

@@ -78,7 +78,10 @@ func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 // drawRig draws everything but the runtime.
 func drawRig(r *rand.Rand) *rig {
 	g := &rig{kernels: &kernels{}, log: &tail{}, maxBytes: pick(r, 1, 8, 60, 300, 300, 2000, 9000)}
-	g.o = weft.Options{NoCalibrate: true, CacheDir: "off", Retries: 50, MaxLosses: 1000, MaxFailures: 1000, Funcs: g.kernels.funcs()}
+	g.o = weft.Options{
+		NoCalibrate: true, CacheDir: "off", Retries: 50, MaxLosses: 1000, MaxFailures: 1000, Funcs: g.kernels.funcs(),
+		CloseWait: *limitFlag / 4, // a busy machine takes its time
+	}
 	g.o.Log = slog.New(slog.NewTextHandler(g.log, nil))
 	g.calm, g.cancels = one(r, 6), one(r, 2)
 	g.pace, g.deeds = pick(r, time.Millisecond, 4*time.Millisecond, 10*time.Millisecond), 10+r.IntN(20)
