@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,6 +83,9 @@ func TestDetachOfDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer x.Close(context.Background())
+	let := sync.OnceFunc(func() { close(release) })
+	defer let() // or Close would wait
 	run := func(kernels ...string) (out []byte, ended chan error) {
 		var b graph.Builder
 		data := b.Data(graph.Data{Name: "x", Bytes: int64(len(kernels)), Output: true})
@@ -115,7 +119,7 @@ func TestDetachOfDropped(t *testing.T) {
 		}
 	}
 	well.Store(true)
-	close(release)
+	let()
 	if err := <-stuck; err != nil || out[0] != 42 {
 		t.Errorf("the result of the long call is %d, %v", out[0], err)
 	}
@@ -144,9 +148,11 @@ func TestDetachNested(t *testing.T) {
 	}
 	var x *exec.Executor
 	var level atomic.Int32
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a kernel that is not detached is left behind then
+	defer cancel()
 	run := func() (byte, error) {
 		out := make([]byte, 1)
-		_, err := x.Run(context.Background(), g, engine.RunOptions{}, func(graph.DataID) []byte { return out })
+		_, err := x.Run(ctx, g, engine.RunOptions{}, func(graph.DataID) []byte { return out })
 		return out[0], err
 	}
 	x, err = exec.Open(context.Background(), exec.Config{

@@ -2,6 +2,7 @@ package exec_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,6 +43,8 @@ func TestPatientLearnsOfFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.Close(context.Background())
+	let := sync.OnceFunc(func() { close(release) })
+	defer let() // or Close would wait
 	task := func(dialect graph.Dialect, name string, uses ...graph.Use) graph.Task {
 		k := &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: dialect, Entry: name}}}
 		return graph.Task{Steps: []graph.Step{{Kernel: k, Launch: graph.Grid(1)}}, Uses: uses}
@@ -92,7 +95,7 @@ func TestPatientLearnsOfFailures(t *testing.T) {
 		play("fail copies times 1")
 	}
 	play("fail copies times 1")
-	close(release)
+	let()
 	if err := <-held; err != nil {
 		t.Error(err)
 	}
