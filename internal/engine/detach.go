@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -39,7 +40,11 @@ func (e *Engine) Blocks(now time.Duration, dev machine.DeviceID) (o Running, upt
 	if d.space != hostSpace || d.process.Own || !e.working(d) || e.o.DetachAfter < 0 {
 		return o, 0, false
 	}
-	after := e.o.DetachAfter * time.Duration(max(e.countDetached(dev), fewDetached)) / fewDetached
+	after, n := max(e.o.DetachAfter/fewDetached, 1), time.Duration(max(e.countDetached(dev), fewDetached))
+	if after > math.MaxInt64/n { // longer than any launch
+		return o, 0, false
+	}
+	after *= n
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		if o, ok = e.running(l); ok && now-o.Since >= after && e.blocks(d, l) {
 			return o, uint32(e.lanes[l].issued), true

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -85,6 +86,20 @@ func TestDetach(t *testing.T) {
 		equal(t, "executions of others that were", slices.Contains(learns.told, "after"), true)
 		equal(t, "launches of what follows", r.count("after"), 2)
 		equal(t, "retries", rep.Retries, map[engine.Status]int{engine.OK: 0, engine.Failed: 1}[st])
+	}
+}
+
+// A time that no launch reaches means never, however many are detached.
+func TestDetachNever(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{DetachAfter: math.MaxInt64})
+	r.hang["slow"] = true
+	r.submit(single(t, job("slow", 1)), engine.RunOptions{})
+	r.starts("slow")
+	r.submit(independent(t, 3, 1), engine.RunOptions{})
+	r.now += time.Minute
+	r.step()
+	if _, _, ok := r.e.Blocks(r.now, 0); ok {
+		t.Error("a launch is to be detached after a minute")
 	}
 }
 

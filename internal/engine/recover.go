@@ -167,8 +167,11 @@ func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 // fitsElsewhere notes that the kernel of a task cannot run on devices of a class, and reports whether
 // there are others that take the task.
 func (e *Engine) fitsElsewhere(r *run, gt graph.TaskID, dev machine.DeviceID) bool {
-	task, costs := r.g.Task(gt), e.shape(r, gt).costs
+	task, sh := r.g.Task(gt), e.shape(r, gt)
+	costs := sh.costs
 	costs[e.situation.Devices[dev].Class] = unfit
+	e.costIDs++
+	sh.costID = e.costIDs // costs of one number do not change
 	for d := range e.devs {
 		if costs[e.situation.Devices[d].Class] >= 0 && e.devs[d].state != Broken && e.allowed(task, machine.DeviceID(d)) {
 			return true

@@ -23,6 +23,10 @@ func (l *lane) launchContext() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := &l.context
+	if c.ctx != nil && c.seq != l.seq { // something that kept the call asked after its launch had ended
+		c.cancel(nil)
+		c.ctx = nil
+	}
 	if c.ctx == nil {
 		c.ctx, c.cancel = context.WithCancelCause(l.dev.board.Context())
 		c.seq = l.seq

@@ -379,3 +379,38 @@ func TestSpoiltBySteps(t *testing.T) {
 		}
 	}
 }
+
+// A context that something took from the call of a launch that had ended is not that of the next launch:
+// which ends when that is stopped.
+func TestContextOfNextLaunch(t *testing.T) {
+	var kept *driver.Call
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	r := start(t, cpu.Options{Cores: 1, Funcs: map[string]driver.Func{
+		"keep": func(c *driver.Call, _, _ int) { kept = c },
+		"wait": func(c *driver.Call, _, _ int) {
+			ctx := c.Context()
+			close(begun)
+			for !c.Stopped() {
+				runtime.Gosched()
+			}
+			ended <- ctx.Err()
+		},
+	}})[0]
+	if err := r.launch(0, nil, step("keep", [3]uint32{1}, [3]uint32{})); err != nil {
+		t.Fatal(err)
+	}
+	late := kept.Context()
+	go func() {
+		<-begun
+		r.dev.(driver.Stopper).Stop(driver.Wait{Lane: 0, Seq: 2})
+	}()
+	if err := r.launch(0, nil, step("wait", [3]uint32{1}, [3]uint32{})); !errors.Is(err, driver.ErrStopped) {
+		t.Errorf("a launch that was stopped: %v", err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("its context did not end")
+	}
+	if late.Err() == nil {
+		t.Error("the context that was taken before did not end")
+	}
+}
