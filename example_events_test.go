@@ -57,7 +57,7 @@ func ExampleWithProgress() {
 func ExampleRuntime_Events() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Retries: 3,
+	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Checksums: true,
 		Funcs: map[string]weft.Func{"square": func(c *weft.Call, lo, hi int) { c.Fail(fmt.Errorf("no squares today")) }}})
 	if err != nil {
 		log.Fatal(err)

@@ -75,9 +75,10 @@ type Options struct {
 	CloseWait time.Duration
 	// Retries is the number of times that a task may fail before its run does (3); -1 means
 	// not at all. A Go kernel that has failed may have written what its task only reads (see
-	// [Func]). It is therefore tried again only if it reads nothing, or if what it reads was
-	// compared before and after: with Retries above 0, here or of the run or the task, and with
-	// Checksums. That takes as long as reading it twice. What no device can run is tried once.
+	// [Func]). It is therefore tried again only if its task reads nothing, or if what that reads was
+	// compared before and after: with Checksums, where Verify checks the task, and where the task or
+	// [RunOptions] have Retries above 0 of their own, which Retries here do not stand for. That takes
+	// as long as reading it twice. What a gang reads is never compared. What no device can run is tried once.
 	Retries int
 	// PoolBytes is the size of the host memory that is kept for reuse (256 MiB); -1 keeps
 	// none.
@@ -137,9 +138,9 @@ type Options struct {
 	Exact bool
 	// Checksums has data in host memory checked: what the program binds or puts, and what
 	// devices write there, gets a checksum, which is compared when a device or the program
-	// has read the data. A run that read data which had changed by itself, or that a Go kernel
-	// wrote which was only to read it, fails with ErrChecksum, and so does Get. Devices then exchange data by way of host memory. It
-	// costs about 0.1 ms for each MiB that is written or read.
+	// has read the data. A run fails with ErrChecksum if data that it read had changed by itself, or if
+	// a Go kernel wrote data that its task only reads; Get fails if data had changed by itself. Devices then
+	// exchange data by way of host memory. It costs about 0.1 ms for each MiB that is written or read.
 	Checksums bool
 	// Verify has results checked: one task in this many (1: every task) is executed on two
 	// devices, and its readers wait until the results were compared. When they differ, another
@@ -148,7 +149,8 @@ type Options struct {
 	// for tasks that were not picked stays as it is: only 1 makes sure that a result is right. The run
 	// fails where nothing can decide. Which tasks are picked is a hash of their number and of
 	// the number of the run. It needs two devices. Those of one kind must give the same
-	// bytes; for others see graph.Data.Tolerance. Gangs are not checked. 0 checks nothing.
+	// bytes; for others see graph.Data.Tolerance. Gangs are not checked. What a
+	// checked task only reads is summed once, and before and after each execution by a Go kernel. 0 checks nothing.
 	Verify int
 	// Validation has drivers check how they are used, where they can, and logs
 	// what they find; it is slow. Vulkan has a layer for it, which must be there.

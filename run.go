@@ -122,6 +122,8 @@ type Prepared struct {
 	o     RunOptions
 	idle  chan *call // calls that have ended
 	of    *checked   // the task it executes of a run that is checked, on memory of that run; nil for none
+	// beside is the most host memory that an execution of one task takes, where results are checked.
+	beside int64
 }
 
 // RunOptions say how the runs of a prepared graph share the devices with others. What no field
@@ -138,9 +140,9 @@ type RunOptions struct {
 	// Timeout bounds each execution of a task that names none, as Options.TaskTimeout, which
 	// it replaces; -1 means no bound.
 	Timeout time.Duration
-	// Retries is the number of times that a task may fail before its run does, in place of Options.Retries,
-	// of which all else holds;
-	// -1 means not at all.
+	// Retries is the number of times that a task may fail before its run does, in place of Options.Retries;
+	// -1 means not at all. Above 0 it also has what Go kernels only read compared, so that they are tried
+	// again too (see Options.Retries).
 	Retries int
 }
 
@@ -297,6 +299,9 @@ func (r *Runtime) resolve(g *graph.Graph, bs []Binding) (*Prepared, error) {
 	if err := r.possible(p); err != nil {
 		return nil, err
 	}
+	if r.verify != nil {
+		p.beside = p.executionBytes()
+	}
 	p.slots = make([]Binding, len(p.ports))
 	return p, p.fill(p.slots, bs)
 }
@@ -444,7 +449,7 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 	o.Beside = 0
 	if c.job.Graph, c.checks = p.r.verify.begin(p.g, p.o); c.checks != nil {
 		c.checks.job = &c.job
-		o.Beside = p.executionBytes()
+		o.Beside = p.beside
 	}
 	return c, nil
 }

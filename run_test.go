@@ -786,7 +786,7 @@ func TestGoexit(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	boom := errors.New("boom")
 	var failures atomic.Int64
-	rt := open(t, weft.Options{Devices: "cpu/2", Retries: 3, Funcs: map[string]weft.Func{"inc": func(c *weft.Call, lo, hi int) {
+	rt := open(t, weft.Options{Devices: "cpu/2", Checksums: true, Funcs: map[string]weft.Func{"inc": func(c *weft.Call, lo, hi int) {
 		if failures.Add(-1) >= 0 {
 			c.Fail(boom)
 			return

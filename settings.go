@@ -69,7 +69,7 @@ var settings = []setting{
 		func(o *Options) *time.Duration { return &o.CancelWait }),
 	duration("close_wait", "longest time to close devices; what has not ended by then goes on by itself", "5s",
 		func(o *Options) *time.Duration { return &o.CloseWait }),
-	count("retries", "how often a task may fail before its run does; if it is set, what Go kernels read is compared, so that they are tried again too", "3",
+	count("retries", "how often a task may fail before its run does; a Go kernel that reads anything is tried again only with checksums, or where its task is verified", "3",
 		func(o *Options) *int { return &o.Retries }),
 	size("pool_bytes", "host memory kept for reuse between tasks", "256MiB",
 		func(o *Options) *int64 { return &o.PoolBytes }),

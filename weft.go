@@ -54,8 +54,8 @@ var (
 	ErrOutOfMemory = engine.ErrOutOfMemory
 	ErrTimeout     = engine.ErrTimeout
 	ErrDataLost    = engine.ErrDataLost
-	// ErrChecksum is wrapped by the error of a run, and of Get, that read data which was not as it
-	// had been written, by itself or since a Go kernel wrote what it was only to read
+	// ErrChecksum is wrapped by the error of a run if data that it read had changed by itself, or if a
+	// Go kernel wrote data that its task only reads, and by that of Get if data had changed by itself
 	// (Options.Checksums, Verify and Retries).
 	ErrChecksum = exec.ErrChecksum
 	// ErrNoFunc is wrapped by the error of a run, or of Prepare, that needs a Go kernel

@@ -40,15 +40,15 @@ var (
 	ErrNoFunc = errors.New("no Go function is registered for it")
 	// ErrFaulted: the kernel ran, and its device is lost by it. Errors that wrap it wrap ErrKernel
 	// as well. It is no proof that the kernel is broken.
-	ErrFaulted = errors.New("the kernel cost its device")
+	ErrFaulted = errors.New("the device was lost while the kernel ran")
 	// ErrDependency: an operation this one waited for failed, so it never began.
 	ErrDependency = errors.New("what it waited for failed")
 	// ErrSpoilt: a Go kernel failed after it had begun. What the task reads may have changed, so
 	// that the task must not be run on it again.
-	ErrSpoilt = errors.New("what it reads may have changed")
+	ErrSpoilt = errors.New("the kernel failed after it began; its inputs may have changed")
 	// ErrChecksum: data is not what was written there. Of a launch, what its task only reads
 	// changed while it ran.
-	ErrChecksum = errors.New("data changed by itself, or by a kernel that was only to read it")
+	ErrChecksum = errors.New("data changed by itself, or a Go kernel wrote data that its task only reads")
 	// ErrClosed: the device was closed before the operation began.
 	ErrClosed = errors.New("device closed")
 	// ErrStopped: the operation was ended early, as a Stopper was asked to.

@@ -343,7 +343,8 @@ type Task struct {
 	Timeout time.Duration
 	On      Constraint
 	// Retries is the number of times that the task may fail before its run does; 0 leaves it
-	// to the run, negative means never retry. Package weft's Options.Retries has the details.
+	// to the run, negative means never retry. Above 0 it also has what a Go kernel of the task only reads
+	// compared. Package weft's Options.Retries has the details.
 	Retries int
 	// Gang is the number of devices that run the task together, all or none;
 	// 0 and 1 mean one.

@@ -45,7 +45,7 @@ type Options struct {
 	Retries int
 	Backoff time.Duration
 	// Compare has what tasks only read compared, so that kernels which fail may be tried again
-	// (Action.Compare). It is implied by Retries, and for a run by that of its options.
+	// (Action.Compare). For a run it is implied by Retries of its own options.
 	Compare bool
 	// TaskTimeout bounds each execution of a task that names no timeout of its
 	// own. Negative means no bound; 0 means no bound on devices in the caller's
@@ -191,7 +191,6 @@ func (o *Options) defaults() {
 		}
 	}
 	o.Depth, o.Ahead = cmp.Or(o.Depth, depth), cmp.Or(o.Ahead, ahead)
-	o.Compare = o.Compare || o.Retries > 0
 	o.Retries, o.Backoff = cmp.Or(o.Retries, defaultRetries), cmp.Or(o.Backoff, defaultBackoff)
 	o.ReplayBound, o.ReplayDepth = cmp.Or(o.ReplayBound, defaultReplayBound), cmp.Or(o.ReplayDepth, defaultReplayDepth)
 	o.DetachAfter = cmp.Or(o.DetachAfter, defaultDetachAfter)
