@@ -6,7 +6,10 @@
 // The package uses the standard library alone, and none of weft's runtime.
 package api
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // InferRequest asks a model for a prediction.
 type InferRequest struct {
@@ -156,6 +159,10 @@ type JobResult struct {
 	Checked bool        `json:"checked"`
 	Misses  []JobMiss   `json:"misses,omitempty"`
 	Proofs  []JobProof  `json:"proofs,omitempty"` // of a job of proofs, in the order of the witnesses
+	// Report and Trajectory are of a folding: the numbers that weft run fold --json writes, and the bytes of the file
+	// that its --out writes.
+	Report     json.RawMessage `json:"report,omitempty"`
+	Trajectory []byte          `json:"trajectory,omitempty"`
 }
 
 // JobProof is one of the proofs of a job, or the reason why there is none.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload"
@@ -25,17 +25,14 @@ import (
 
 // folding is a call of `weft run fold`.
 type folding struct {
-	settings    *settings
-	options     weft.Options
-	config      fold.Config
-	structures  string
-	temperature string
-	spacing     string
-	check       bool
-	asJSON      bool
-	out         string
-	html        string
-	keeping     keeping
+	catalog.Fold
+	settings *settings
+	options  weft.Options
+	check    bool
+	asJSON   bool
+	out      string
+	html     string
+	keeping  keeping
 }
 
 func newFold(s *settings) *cobra.Command {
@@ -77,24 +74,14 @@ it has.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
-	f.flags(c.Flags())
+	f.bind(c.Flags())
 	terminal.Complete(c, "structure", protein.Shipped)
 	terminal.Complete(c, "spacing", func() []string { return []string{"geometric", "tuned"} })
 	return c
 }
 
-func (f *folding) flags(p *pflag.FlagSet) {
-	p.StringVar(&f.structures, "structure", "1CRN", "`structure` that comes with weft, or a file; several with commas")
-	p.StringVar(&f.config.Select.Chain, "chain", "", "chain to fold (the first); several with commas, or all")
-	p.IntVar(&f.config.Select.Model, "model", 0, "model of the file to take (the first)")
-	p.IntVar(&f.config.Steps, "steps", 500_000, "time steps of each replica")
-	p.IntVar(&f.config.Every, "frame", 1000, "steps between frames, after which replicas exchange temperatures")
-	p.IntVar(&f.config.Replicas, "replicas", 16, "trajectories of a structure; eight are computed at once")
-	p.StringVar(&f.temperature, "temperature", "0.7", "`temperature`, or lowest and highest as in 0.6-1.1")
-	p.StringVar(&f.spacing, "spacing", "geometric", "temperatures in between: geometric, or tuned to exchange equally often")
-	p.Uint32Var(&f.config.Seed, "seed", 1, "seed of the random numbers")
-	p.StringVar(&f.config.Split, "split-chain", "", "split one replica over devices if that `pays`, or always")
-	p.Lookup("split-chain").NoOptDefVal = fold.SplitPays
+func (f *folding) bind(p *pflag.FlagSet) {
+	f.Flags(p)
 	p.BoolVar(&f.check, "check", true, "compare the last steps and energies with an independent reference")
 	p.StringVarP(&f.out, "out", "o", "", "write frames of the lowest temperature to a `file`: .pdb, .dcd or .xtc")
 	p.StringVar(&f.html, "html", "", "draw the result on a page in a `file`, which needs no network")
@@ -104,43 +91,14 @@ func (f *folding) flags(p *pflag.FlagSet) {
 
 // settle makes a configuration and options of the flags.
 func (f *folding) settle() (err error) {
-	var ok bool
-	if f.config.Low, f.config.High, ok = ladder(f.temperature); !ok {
-		return terminal.Usagef("--temperature %s: give a number above 0, or two as in 0.6-1.1", f.temperature)
-	}
-	if f.spacing != "geometric" && f.spacing != "tuned" {
-		return terminal.Usagef("--spacing %s: give geometric or tuned", f.spacing)
-	}
-	f.config.Tuned = f.spacing == "tuned"
-	if f.config.Steps == 0 || f.config.Every == 0 || f.config.Replicas == 0 {
-		return terminal.Usagef("--steps %d, --frame %d, --replicas %d: give 1 or more", f.config.Steps, f.config.Every, f.config.Replicas)
-	}
-	if err := f.config.Validate(); err != nil {
-		return terminal.Usage(err)
+	if err := f.Complete(); err != nil {
+		return err
 	}
 	if f.options, err = f.settings.options(); err != nil {
 		return err
 	}
 	_, err = f.keeping.settle(&f.options, 1)
 	return err
-}
-
-// ladder reads a temperature above zero, or two with a hyphen between them; each may have one
-// itself, as 1e-3 has.
-func ladder(s string) (low, high float64, ok bool) {
-	if v, err := strconv.ParseFloat(s, 64); err == nil {
-		return v, v, v > 0
-	}
-	for i := range s {
-		low, err := strconv.ParseFloat(s[:i], 64)
-		if err != nil || s[i] != '-' {
-			continue
-		}
-		if high, err := strconv.ParseFloat(s[i+1:], 64); err == nil {
-			return low, high, low > 0 && high > 0
-		}
-	}
-	return 0, 0, false
 }
 
 func (f *folding) run(c *cobra.Command) error {
@@ -190,15 +148,15 @@ func (f *folding) open() ([]*fold.Run, error) {
 	memory := 0.0
 	for _, name := range f.named() {
 		if name == "" {
-			return nil, terminal.Usagef("--structure %s: name a structure or a file, several with commas", f.structures)
+			return nil, terminal.Usagef("--structure %s: name a structure or a file, several with commas", f.Structure)
 		}
-		s, err := protein.Open(name, f.config.Select)
+		s, err := protein.Open(name, f.Config.Select)
 		if err != nil {
 			return nil, terminal.Usage(err)
 		}
-		read, memory = append(read, s), memory+f.config.Bytes(s.Len())
+		read, memory = append(read, s), memory+f.Config.Bytes(s.Len())
 	}
-	if len(read) > 1 && f.config.Split != fold.SplitNever {
+	if len(read) > 1 && f.Config.Split != fold.SplitNever {
 		return nil, terminal.Usagef("--split-chain with %d structures: give one", len(read))
 	}
 	if err := host.Enough("fold", int64(memory)); err != nil {
@@ -206,7 +164,7 @@ func (f *folding) open() ([]*fold.Run, error) {
 	}
 	var runs []*fold.Run
 	for _, s := range read {
-		r, err := fold.NewOf(f.config, s)
+		r, err := fold.NewOf(f.Config, s)
 		if err != nil {
 			return nil, terminal.Usage(err)
 		}
@@ -390,7 +348,7 @@ func (f *folding) do(c *cobra.Command, rt *weft.Runtime, runs []*fold.Run, files
 		rep := reps.Structures[k]
 		rep.Done = rep.Frames
 		full := *rep
-		switch err := terminal.Abandonable(c.Context(), func() error { full.fill(r, len(runs) == 1); return nil }); {
+		switch err := terminal.Abandonable(c.Context(), func() error { full.Fill(r, len(runs) == 1); return nil }); {
 		case errors.Is(err, context.Canceled):
 			return reps.interrupted(), err
 		case err != nil:
@@ -444,23 +402,8 @@ func (s *soFar) look(r *fold.Run, rounds int) int {
 
 // foldReport is the report of a folding.
 type foldReport struct {
-	Job         string          `json:"job"`
-	Class       string          `json:"class"`
-	Devices     []string        `json:"devices"`
-	Missing     int             `json:"missing_residues,omitempty"`
-	Steps       float64         `json:"steps_per_second,omitempty"` // of all replicas, zero where none was computed
-	Replicas    []foldRow       `json:"replicas,omitempty"`
-	Folded      int             `json:"folded"`
-	Best        *fold.Frame     `json:"best,omitempty"`
-	GDTTS       float64         `json:"gdt_ts,omitempty"`     // of the last frame of the replica on the lowest rung
-	Acceptance  *float64        `json:"acceptance,omitempty"` // of exchanges
-	ByPair      []float64       `json:"acceptance_by_pair,omitempty"`
-	Ladder      []float64       `json:"ladder,omitempty"`      // temperatures
-	Tuned       int             `json:"tuned_steps,omitempty"` // in which it was tuned
-	Heat        *fold.Heat      `json:"heat_capacity,omitempty"`
-	Files       []string        `json:"files,omitempty"` // that were written
-	Frames      int             `json:"frames"`
-	Done        int             `json:"frames_done"`
+	catalog.FoldReport
+	Files       []string        `json:"files,omitempty"`    // that were written
 	Verified    *verified       `json:"verified,omitempty"` // by --verify
 	Checked     bool            `json:"checked"`
 	Misses      []workload.Miss `json:"misses,omitempty"`
@@ -468,24 +411,10 @@ type foldReport struct {
 	Kept        *keptReport     `json:"checkpoints,omitempty"`
 }
 
-// foldRow is the row of one replica in the report.
-type foldRow struct {
-	fold.Frame         // its last
-	Best       float64 `json:"best_rmsd"`
-	FoldedAt   int     `json:"folded_at,omitempty"` // step of its first folded frame
-}
-
 func newFoldReport(r *fold.Run, rt *weft.Runtime) *foldReport {
-	rep := &foldReport{Job: r.Name(), Class: string(workload.RowExact), Missing: r.Structure().Missing(), Frames: r.Rounds()}
+	rep := &foldReport{FoldReport: catalog.NewFoldReport(r, rt)}
 	done := r.Verified()
 	rep.Verified = rep.Verified.with(&done)
-	devices := rt.Machine().Devices
-	for _, d := range devices {
-		rep.Devices = append(rep.Devices, d.Name)
-		if d.Backend != devices[0].Backend {
-			rep.Class = string(workload.Tolerance)
-		}
-	}
 	return rep
 }
 
@@ -496,40 +425,6 @@ func (rep *foldReport) interrupt(r *fold.Run) {
 		best := r.Best(rep.Done)
 		rep.Best = &best
 	}
-}
-
-// fill says what came of a folding, with its rate where it had the devices alone.
-func (rep *foldReport) fill(r *fold.Run, alone bool) {
-	rounds := r.Rounds()
-	if alone {
-		rep.Steps = r.Rate()
-	}
-	best, lowest := r.Best(rounds), r.Lowest(rounds-1)
-	rep.Best, rep.GDTTS = &best, protein.GDTTS(r.Positions(lowest.Replica), r.Model().Native)
-	for k := range r.Replicas() {
-		row := foldRow{Frame: r.Frame(rounds-1, k), Best: r.Frame(0, k).RMSD}
-		for i := range rounds {
-			frame := r.Frame(i, k)
-			row.Best = min(row.Best, frame.RMSD)
-			if frame.Folded() && row.FoldedAt == 0 {
-				row.FoldedAt = frame.Step
-				rep.Folded++
-			}
-		}
-		rep.Replicas = append(rep.Replicas, row)
-	}
-	if asked, done := r.Exchanges(); asked > 0 {
-		share := float64(done) / float64(asked)
-		rep.Acceptance = &share
-		rep.Ladder = r.Temperatures()
-		if tuned := r.Tuned(); tuned > 0 {
-			rep.Tuned = r.Frame(tuned-1, 0).Step
-		}
-		if by := r.Acceptances(); !slices.ContainsFunc(by, math.IsNaN) {
-			rep.ByPair = by
-		}
-	}
-	rep.Heat, _ = r.Heat() // nil where there are too few samples
 }
 
 // melts reports whether the heat capacity says at which temperature the chain melts.

@@ -15,10 +15,10 @@ import (
 
 // named are the structures to fold. A comma is part of the name of a file that is there.
 func (f *folding) named() []string {
-	if _, err := os.Stat(f.structures); err == nil {
-		return []string{f.structures}
+	if _, err := os.Stat(f.Structure); err == nil {
+		return []string{f.Structure}
 	}
-	return strings.Split(f.structures, ",")
+	return strings.Split(f.Structure, ",")
 }
 
 // nameFor is the name of the file for one of several structures: traj-1CRN.pdb for traj.pdb.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/workload/protein"
 	"github.com/weft-run/weft/workload/protein/fold"
 )
@@ -266,7 +267,7 @@ func TestFoldNumbers(t *testing.T) {
 		"0.7": {0.7, 0.7}, "1e-3": {1e-3, 1e-3}, "0.6-1.1": {0.6, 1.1}, "1e-2-1": {0.01, 1}, "1e-2-5e-2": {0.01, 0.05}, "1E+0-2": {1, 2},
 		"": {}, "-": {}, "-0.7": {}, "0": {}, "0.6-": {}, "0.6--1": {}, "-1-2": {}, "1-2-3": {}, "warm": {}, "nan": {}, "1-nan": {}, "0.6–1": {},
 	} {
-		low, high, ok := ladder(text)
+		low, high, ok := catalog.Ladder(text)
 		if bad := want[0] == 0; ok == bad || ok && [2]float64{low, high} != want {
 			t.Errorf("%q: %v, %v, %v", text, low, high, ok)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/bench"
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
@@ -69,7 +70,7 @@ of each size class on the described machines rtx4060 and 8xh100, or the one that
 // settle makes a configuration of the flags.
 func (p *foldPlanning) settle() error {
 	var ok bool
-	if p.config.Low, p.config.High, ok = ladder(p.temperature); !ok {
+	if p.config.Low, p.config.High, ok = catalog.Ladder(p.temperature); !ok {
 		return terminal.Usagef("--temperature %s: give a number above 0, or two as in 0.6-1.1", p.temperature)
 	}
 	if p.config.Replicas == 1 {

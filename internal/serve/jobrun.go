@@ -98,9 +98,12 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 	if q.Workload == proofJob {
 		return nil, errProofJob
 	}
+	if q.Workload == foldJob {
+		return s.planFold(q)
+	}
 	w, ok := catalog.Find(q.Workload)
 	if !ok {
-		return nil, badf("%w", text.Unknown("workload", short(q.Workload), catalog.Names()))
+		return nil, badf("%w", text.Unknown("workload", short(q.Workload), append(catalog.Names(), foldJob)))
 	}
 	flags := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
 	order := w.Flags(flags)
@@ -117,17 +120,8 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 	if err := order.Validate(); err != nil {
 		return nil, badRequest{err}
 	}
-	if q.Devices != "" {
-		o := weft.Options{}
-		if err := o.Set("devices", q.Devices); err != nil {
-			return nil, badRequest{err}
-		}
-		if err := o.Validate(); err != nil {
-			return nil, badRequest{err}
-		}
-	}
-	if s.rt == nil {
-		return nil, failf(http.StatusServiceUnavailable, "this server has no devices for jobs")
+	if err := s.canRun(q); err != nil {
+		return nil, err
 	}
 	asked := *q
 	asked.StructureText = "" // it was read
@@ -147,6 +141,23 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 		}
 		return s.runJob(ctx, rt, job, asked, tell)
 	}, nil
+}
+
+// canRun errs if there are no devices for a job.
+func (s *Server) canRun(q *api.JobRequest) error {
+	if q.Devices != "" {
+		o := weft.Options{}
+		if err := o.Set("devices", q.Devices); err != nil {
+			return badRequest{err}
+		}
+		if err := o.Validate(); err != nil {
+			return badRequest{err}
+		}
+	}
+	if s.rt == nil {
+		return failf(http.StatusServiceUnavailable, "this server has no devices for jobs")
+	}
+	return nil
 }
 
 // nameShipped has the parameter that may name a file name what is shipped: clients may not read files of the server.
@@ -394,15 +405,12 @@ func (s *Server) workloads(w http.ResponseWriter, _ *http.Request) error {
 		Parameters []parameter `json:"parameters"`
 	}
 	out := []entry{}
-	for _, c := range catalog.All() {
-		e := entry{Name: c.Name, Does: c.Short, Parameters: []parameter{}}
-		flags := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
-		order := c.Flags(flags)
-		file, shipped := c.File()
+	add := func(name, does string, flags *pflag.FlagSet, file string, shipped []string, ofStructure bool) {
+		e := entry{Name: name, Does: does, Parameters: []parameter{}}
 		flags.VisitAll(func(f *pflag.Flag) {
 			p := parameter{f.Name, f.Value.Type(), f.DefValue, f.Usage}
 			if f.Name == file {
-				if p.Usage = "one of " + strings.Join(shipped, ", "); order.OfStructure() {
+				if p.Usage = "one of " + strings.Join(shipped, ", "); ofStructure {
 					p.Usage += "; another comes as structure_text"
 				}
 			}
@@ -410,6 +418,14 @@ func (s *Server) workloads(w http.ResponseWriter, _ *http.Request) error {
 		})
 		out = append(out, e)
 	}
+	for _, c := range catalog.All() {
+		flags := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
+		order := c.Flags(flags)
+		file, shipped := c.File()
+		add(c.Name, c.Short, flags, file, shipped, order.OfStructure())
+	}
+	_, flags := foldFlags()
+	add(foldJob, foldDoes, flags, "structure", catalog.Structures(), true)
 	s.answer(w, http.StatusOK, map[string]any{"workloads": out})
 	return nil
 }

@@ -21,7 +21,6 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/catalog"
 )
 
 // servedState names the folder in which the test binary is a server.
@@ -42,7 +41,7 @@ func serveState(dir string) {
 	defer stop()
 	c := DefaultConfig()
 	c.Listen, c.State, c.Jobs.Queue, c.Jobs.Keep = "unix:"+filepath.Join(dir, "s"), filepath.Join(dir, "state"), 1000, 1000
-	o := weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: catalog.Funcs()}
+	o := weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: allFuncs()}
 	if os.Getenv(keptState) != "" {
 		o.Checkpoint, keepAfter = c.Checkpoint(), 0
 		o.Checkpoint.Every = 10 * time.Millisecond

@@ -6,7 +6,7 @@
 // Files: server.go (its life and routes), listen.go (addresses, certificates), connections.go (who has a place), guard.go,
 // origin.go, tokens.go and rate.go (who may ask for how much), body.go, reader.go and
 // tensor.go (bodies), answer.go (memory of answers), v2.go and memory.go (models), grpc.go, grpcconn.go, grpcguard.go, grpcread.go,
-// grpcv2.go and grpctensor.go (models by gRPC), jobs.go, jobrun.go, jobstate.go and jobkept.go (jobs), proofs.go (proofs), devices.go,
+// grpcv2.go and grpctensor.go (models by gRPC), jobs.go, jobrun.go, jobfold.go, jobstate.go and jobkept.go (jobs), proofs.go (proofs), devices.go,
 // events.go, local.go, config.go, configread.go, check.go (a state folder, looked at) and profile.go.
 package serve
 

@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ func (f Frame) Folded() bool { return f.RMSD < FoldedRMSD && f.Q > FoldedQ }
 type Run struct {
 	c            Config
 	name         string
+	kept         string // its name in checkpoints
 	structure    *protein.Structure
 	model        *protein.Model
 	tables       *tables
@@ -211,10 +213,13 @@ func (r *Run) round(steps int) *round {
 	}}
 }
 
+// KeepAs gives the run a name in checkpoints, so that several can be kept in one folder; without one it is "run".
+func (r *Run) KeepAs(name string) { r.kept = name }
+
 // keep names the computation for checkpoints: what the result depends on.
 func (r *Run) keep() weft.Keep {
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-	k := weft.Keep{Name: "run", Params: map[string]string{
+	k := weft.Keep{Name: cmp.Or(r.kept, "run"), Params: map[string]string{
 		"workload": "fold", "structure": r.name, "residues": fmt.Sprint(r.model.Beads()), "native": fmt.Sprintf("%x", r.fingerprint()),
 		"steps": fmt.Sprint(r.c.Steps), "every": fmt.Sprint(r.c.Every), "replicas": fmt.Sprint(r.c.Replicas),
 		"low": number(r.c.Low), "high": number(r.c.High), "seed": fmt.Sprint(r.c.Seed),
