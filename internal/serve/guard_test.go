@@ -449,7 +449,6 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// Two requests one behind the other are two requests; a length and chunks together, by
 // A request whose end a proxy may see elsewhere is answered, and what follows on its connection is not.
 func TestSmuggling(t *testing.T) {
 	_, _, address := start(t, nil)

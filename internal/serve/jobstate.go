@@ -28,7 +28,8 @@ import (
 // the SHA-256 of what follows, and a record in JSON. A file is replaced as a whole, before anybody is
 // told of the change; so whatever moment the server ends at, every job is there as it was told last,
 // or one step further. A job is marked as running before it starts, and one that is so marked is
-// started again only to go on from a checkpoint, as jobkept.go says: a job that brings the server down does it once.
+// started again only to go on from a checkpoint that has more of it than the one before, as jobkept.go says, and is
+// interrupted otherwise: a job that brings the server down comes nearer to its end each time.
 //
 // Where a file cannot be written, as on a full disk, the change does not happen: no job is taken, one
 // that waits cannot be cancelled, and none begins until it can be marked. The end of a job that runs
