@@ -3,7 +3,6 @@ package serve
 import (
 	"errors"
 	"net/http"
-	"runtime/debug"
 	"slices"
 
 	"github.com/weft-run/weft/internal/infer"
@@ -69,6 +68,7 @@ func (a *answerWriter) Write(b []byte) (int, error) {
 				panic(http.ErrAbortHandler) // the client must not take a part for the whole
 			}
 			a.begun, a.refused = true, true
+			a.Header().Del("ETag") // of what was to be written
 			a.s.fail(a.ResponseWriter, a.r, err)
 			return 0, errNoRoom
 		}
@@ -136,23 +136,3 @@ func (q *inference) written(name string, kind infer.Type, elements int64) int64 
 
 // contentsBytes are the most bytes of an element as typed contents, in memory and in the message: 8 and 10.
 const contentsBytes = 18
-
-// collectAfter is the part of the memory for bodies by which what was given back and is not collected yet may exceed it.
-// The collector of Go would wait until there is as much garbage as there is memory in use, and the server take twice
-// what its limits say.
-const collectAfter = 16
-
-// collect has memory collected that was given back, if that is needed for what is taken to be no more than there may be.
-// Whoever takes memory meanwhile waits.
-func (s *Server) collect() {
-	most := int64(s.limits.Bodies) + int64(s.limits.Bodies)/collectAfter
-	if s.bodies.Load()+s.garbage.Load() <= most {
-		return
-	}
-	s.collecting.Lock()
-	defer s.collecting.Unlock()
-	if had := s.garbage.Load(); had > 0 && s.bodies.Load()+had > most { // and nobody else has done it
-		debug.FreeOSMemory() // also what is left between what is in use, which is of all sizes
-		s.garbage.Add(-had)
-	}
-}

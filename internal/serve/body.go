@@ -47,23 +47,33 @@ func (s *Server) hold(ctx context.Context) *hold {
 	return h
 }
 
-// take reserves more memory.
+// take reserves more memory, or none.
 func (h *hold) take(n int64) error {
+	all, mine := h.reserve(n)
+	var err error
+	switch {
+	case h.bytes > h.s.mostOfOne():
+		err = failf(http.StatusRequestEntityTooLarge, "the request takes more than %d bytes of memory with its tensors and its answer: send binary data and ask for it, or for less in one request, or raise limits.bodies", h.s.mostOfOne())
+	case all > int64(h.s.limits.Bodies):
+		err = busyf(http.StatusServiceUnavailable, time.Second, "the bodies of requests and answers under way take all of the memory for them: try again, or raise limits.bodies")
+	case mine > h.s.mostOfOne():
+		err = busyf(http.StatusServiceUnavailable, time.Second, "the bodies of your requests and their answers under way take more than %d bytes: send fewer at a time and read the answers, or raise limits.bodies", h.s.mostOfOne())
+	}
+	if err != nil {
+		h.reserve(-n) // nothing was made that would have to be collected
+		return err
+	}
+	h.s.garbage.collect()
+	return nil
+}
+
+// reserve counts memory, and returns what all requests and those of the client have then.
+func (h *hold) reserve(n int64) (all, mine int64) {
 	h.bytes += n
-	all, mine := h.s.bodies.Add(n), int64(0)
 	if h.who != nil {
 		mine = h.who.held.Add(n)
 	}
-	switch {
-	case h.bytes > h.s.mostOfOne():
-		return failf(http.StatusRequestEntityTooLarge, "the request takes more than %d bytes of memory with its tensors and its answer: send binary data and ask for it, or for less in one request, or raise limits.bodies", h.s.mostOfOne())
-	case all > int64(h.s.limits.Bodies):
-		return busyf(http.StatusServiceUnavailable, time.Second, "the bodies of requests and answers under way take all of the memory for them: try again, or raise limits.bodies")
-	case mine > h.s.mostOfOne():
-		return busyf(http.StatusServiceUnavailable, time.Second, "the bodies of your requests and their answers under way take more than %d bytes: send fewer at a time and read the answers, or raise limits.bodies", h.s.mostOfOne())
-	}
-	h.s.collect()
-	return nil
+	return h.s.bodies.Add(n), mine
 }
 
 // release gives it all back, once.
@@ -82,12 +92,8 @@ func (h *hold) keep(bytes int64) {
 	}
 	h.first, h.body = nil, nil
 	back := h.bytes - bytes
-	h.bytes = bytes
-	h.s.bodies.Add(-back)
-	if h.who != nil {
-		h.who.held.Add(-back)
-	}
-	h.s.garbage.Add(max(back, 0))
+	h.reserve(-back)
+	h.s.garbage.add(back)
 }
 
 // mostOfOne is the most memory that bodies of one client have: half of what all have, and at least
@@ -160,6 +166,9 @@ func (h *hold) read(from io.Reader, length, limit int64) ([]byte, error) {
 				return nil, err
 			}
 			old := b
+			if room > firstBytes { // it is not of buffers
+				h.s.garbage.add(room)
+			}
 			room, b = more, append(make([]byte, 0, more+1), b...)
 			if h.secret {
 				clear(old)

@@ -68,17 +68,16 @@ type Server struct {
 	clients *clients
 	guesses *clients     // wrong tokens of each address
 	bodies  atomic.Int64 // bytes of bodies under way
-	garbage atomic.Int64 // bytes of bodies that were given back since they were last collected
-	// collecting is held while they are, and listing while a list of jobs is made, so that no two lists are made at a
-	// time: a list may be long.
-	collecting, listing sync.Mutex
-	streams             atomic.Int64
-	draining            atomic.Bool
-	hub                 *hub
-	jobs                *jobs
-	regions             regions
-	proofs              *prove.Service // nil for none
-	macKey              []byte         // key of the hashes of bodies with witnesses
+	garbage garbage
+	// listing is held while a list of jobs is made, so that no two are made at a time: a list may be long.
+	listing  sync.Mutex
+	streams  atomic.Int64
+	draining atomic.Bool
+	hub      *hub
+	jobs     *jobs
+	regions  regions
+	proofs   *prove.Service // nil for none
+	macKey   []byte         // key of the hashes of bodies with witnesses
 	// actionWait is actionWait, but in tests.
 	actionWait time.Duration
 
@@ -129,6 +128,7 @@ func New(o Options) (*Server, error) {
 	if s.open == nil {
 		s.open = func(context.Context, string) (*weft.Runtime, error) { return nil, errNoOpen }
 	}
+	s.garbage.limit, s.garbage.inUse = int64(c.Limits.Bodies), &s.bodies
 	s.conns = newConnections(c.Limits.Connections, o.Log)
 	s.jobs = &jobs{limits: c.Jobs, hub: s.hub, log: o.Log, now: time.Now}
 	if o.Runtime != nil {
