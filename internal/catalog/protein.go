@@ -65,11 +65,17 @@ func (s structure) read(text string) (err error) {
 // proportion to such pairs, of which a short text can have as many as the square of its lines.
 const densePairs = 32
 
+// mostResidues is the most residues of such a structure: no job takes more.
+const mostResidues = 100_000
+
 // readText reads a structure that somebody has sent.
 func readText(text string, of protein.Select) (*protein.Structure, error) {
 	s, err := protein.Read(strings.NewReader(text), of)
 	if err != nil {
 		return nil, err
+	}
+	if s.Len() > mostResidues {
+		return nil, fmt.Errorf("protein: structure: it has %d residues, and %d are the most: %w", s.Len(), mostResidues, protein.ErrStructure)
 	}
 	pairs := 0
 	for range protein.Near(s.Coordinates(), protein.ContactDistance) {

@@ -141,6 +141,11 @@ func TestJobStructureRefused(t *testing.T) {
 			t.Errorf("%.40q: status %d: %s, and the reader says %v", text, w.Code, e, want)
 		}
 	}
+	huge := &strings.Builder{}
+	huge.WriteString("data_1\nloop_\n_atom_site.label_atom_id\n_atom_site.label_comp_id\n_atom_site.label_asym_id\n_atom_site.label_seq_id\n_atom_site.Cartn_x\n_atom_site.Cartn_y\n_atom_site.Cartn_z\n")
+	for i := range 100_001 {
+		fmt.Fprintf(huge, "CA A A %d %d %d 0\n", i+1, 9*(i%1000), 9*(i/1000))
+	}
 	dense := &strings.Builder{}
 	for i := range 1000 {
 		fmt.Fprintf(dense, "ATOM  %5d  CA  ALA A%4d    %8.3f%8.3f%8.3f\n", i+1, i+1, 0.3*float64(i%10), 0.3*float64(i/10%10), 0.3*float64(i/100))
@@ -152,6 +157,7 @@ func TestJobStructureRefused(t *testing.T) {
 	}
 	for _, c := range []struct{ workload, parameters, text, want string }{
 		{"phase", "", dense.String(), "as no chain has"},
+		{"fold", "", huge.String(), "it has 100001 residues, and 100000 are the most"},
 		{"phase", `"chain":"B"`, helixText(9, ""), "chain"},
 		{"phase", `"model":2`, helixText(9, ""), "model"},
 		{"phase", `"structure":"1CRN"`, helixText(9, ""), "send one of them"},
