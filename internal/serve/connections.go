@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -20,20 +19,24 @@ import (
 //   - first of one that is silent, which has not sent a request yet that the guard let in, by the head of the request;
 //   - then of one whose client is known and which is idle.
 //
-// Of these the address goes first that has the most, and of its connections the oldest. So whoever opens many takes
-// places from nobody but itself, and a client with a token needs no more than to send its request.
+// Of these the address goes first that has the most, and of its connections the oldest, or that which is idle for
+// longest. So whoever opens many takes places from nobody but itself, and a client with a token needs no more than to send
+// its request. A connection with requests under way is in no list, so that nothing is looked for: a place is found, or
+// refused, in as many steps whatever the number of connections.
 
 // connections are those that are open.
 type connections struct {
 	log   *slog.Logger
 	every time.Duration // between two lines of the log; tests change it
 
-	mu            sync.Mutex
-	most          int // that may be open
-	open          int
-	silent, known groups
-	lost          losses
-	telling       *time.Timer // tells what was lost since the last line; nil if nothing was for a while
+	mu           sync.Mutex
+	most         int // that may be open
+	open         int
+	silent, idle groups
+	resting      list.List // those of idle, by the end of their last request
+	looks        int       // at connections whether they yield; tests bound it
+	lost         losses
+	telling      *time.Timer // tells what was lost since the last line; nil if nothing was for a while
 }
 
 // losses are connections that were lost to others.
@@ -49,14 +52,13 @@ type connection struct {
 	shown shown
 	from  string
 
-	under  atomic.Int32 // requests under way; below zero once the server has ended it
-	used   atomic.Int64 // when the last request ended, in ns
-	spoken atomic.Bool  // it is known
-
 	// Guarded by of.mu.
-	group *group        // nil once it has left
+	gone  bool          // it has no place any more
+	under int           // requests under way
+	used  time.Time     // when the last one ended
+	group *group        // of the silent or of the idle, nil for none
 	place *list.Element // in group
-	seen  int64         // used, when it was last considered
+	rests *list.Element // in resting, nil for none
 }
 
 // newConnections returns those of a server, none yet.
@@ -91,14 +93,25 @@ func (t *connections) admit(c net.Conn) (x *connection, ok bool) {
 	return x, out != x
 }
 
+// justUsed is the time for which a connection is not idle after a request: its answer may be on the way yet.
+const justUsed = time.Second
+
 // yields returns the connection that gives its place up for a new one, which is that itself if no other can. t.mu is
 // held.
 func (t *connections) yields(x *connection) *connection {
+	t.looks++
 	if c := t.silent.oldest(); c != nil && c != x {
 		return c
 	}
-	if c := t.known.idle(time.Now().UnixNano()); c != nil {
-		return c
+	now := time.Now()
+	longest := (*connection)(nil)
+	if e := t.resting.Front(); e != nil {
+		longest = e.Value.(*connection)
+	}
+	for _, c := range []*connection{t.idle.oldest(), longest} {
+		if t.looks++; c != nil && now.Sub(c.used) >= justUsed {
+			return c
+		}
 	}
 	return x
 }
@@ -130,11 +143,23 @@ func (t *connections) shortage() {
 
 // remove counts a connection out, once. t.mu is held.
 func (t *connections) remove(c *connection) {
-	if c.group == nil {
+	if c.gone {
 		return
 	}
-	c.group.of.remove(c)
+	c.gone = true
+	t.unlist(c)
 	t.open--
+}
+
+// unlist takes a connection out of the lists that it is in. t.mu is held.
+func (t *connections) unlist(c *connection) {
+	if c.group != nil {
+		c.group.of.remove(c)
+	}
+	if c.rests != nil {
+		t.resting.Remove(c.rests)
+		c.rests = nil
+	}
 }
 
 // tells returns what writes a line about connections that were lost, nil if there was one a short time ago: the next says
@@ -204,15 +229,10 @@ func (c *connection) enter() {
 	if c == nil {
 		return
 	}
-	c.under.Add(1)
-	if !c.spoken.Swap(true) {
-		c.of.mu.Lock()
-		if c.group != nil {
-			c.group.of.remove(c)
-			c.of.known.add(c)
-		}
-		c.of.mu.Unlock()
-	}
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.under++
+	c.of.unlist(c)
 }
 
 // leave counts it out.
@@ -220,8 +240,15 @@ func (c *connection) leave() {
 	if c == nil {
 		return
 	}
-	c.used.Store(time.Now().UnixNano())
-	c.under.Add(-1)
+	t := c.of
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c.under--; c.under > 0 || c.gone {
+		return
+	}
+	c.used = time.Now()
+	t.idle.add(c)
+	c.rests = t.resting.PushBack(c)
 }
 
 type connectionKey struct{}
@@ -321,28 +348,6 @@ func (g *groups) oldest() *connection {
 		return nil
 	}
 	return g.heap[0].list.Front().Value.(numbered).connection
-}
-
-// justUsed is the time for which a connection is not idle after a request: its answer may be on the way yet.
-const justUsed = time.Second
-
-// idle returns a connection without a request under way, of the address that has the most where that has one, and takes
-// it: no request of it is answered any more. Those that were used since they were last considered have another chance, so
-// that it is one that has been idle for long.
-func (g *groups) idle(now int64) *connection {
-	for _, x := range g.heap {
-		for range 2 * x.list.Len() {
-			e := x.list.Front()
-			c := e.Value.(numbered).connection
-			used := c.used.Load()
-			if now-used >= int64(justUsed) && used == c.seen && c.under.CompareAndSwap(0, -1<<30) {
-				return c
-			}
-			c.seen = used
-			x.list.MoveToBack(e)
-		}
-	}
-	return nil
 }
 
 // limited is a listener whose connections have places.

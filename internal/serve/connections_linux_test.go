@@ -40,7 +40,6 @@ func TestPlaces(t *testing.T) {
 		c, ok := conns.admit(f)
 		return f, c, ok
 	}
-	long := time.Now().Add(-time.Hour).UnixNano()
 	a1, _, _ := admit("10.0.0.1")
 	a2, _, _ := admit("10.0.0.1")
 	b1, kb, _ := admit("10.0.0.2")
@@ -61,7 +60,7 @@ func TestPlaces(t *testing.T) {
 	if f1, _, ok := admit("10.0.0.5"); ok || !f1.closed || b1.closed { // whose answer may be on the way yet
 		t.Errorf("%t: %v %v", ok, f1, b1)
 	}
-	kb.used.Store(long)
+	kb.used = kb.used.Add(-time.Hour)
 	g1, _, ok := admit("10.0.0.5") // takes that of the idle one
 	if !ok || g1.closed || !b1.closed || c1.closed || d1.closed || e1.closed {
 		t.Errorf("%t: %v %v %v %v %v", ok, g1, b1, c1, d1, e1)
@@ -82,8 +81,45 @@ func TestPlaces(t *testing.T) {
 			}
 		}
 	}
-	if !h1.closed || conns.count() != 0 || len(conns.silent.by)+len(conns.known.by)+len(conns.silent.heap)+len(conns.known.heap) > 0 {
-		t.Errorf("%d are open, %d and %d addresses", conns.count(), len(conns.silent.by), len(conns.known.by))
+	if !h1.closed || conns.count() != 0 || len(conns.silent.by)+len(conns.idle.by)+len(conns.silent.heap)+len(conns.idle.heap)+conns.resting.Len() > 0 {
+		t.Errorf("%d are open, %d and %d addresses", conns.count(), len(conns.silent.by), len(conns.idle.by))
+	}
+}
+
+// What it costs to refuse a connection, or to find one that yields, does not grow with the number of those that are open.
+func TestPlacesGrowth(t *testing.T) {
+	for _, n := range []int{100, 10_000} {
+		conns := newConnections(n, slog.New(slog.DiscardHandler))
+		defer conns.end()
+		var all []*connection
+		for i := range n {
+			c, ok := conns.admit(&fakeConn{from: fmt.Sprintf("10.0.%d.%d", i%7, i%11)})
+			if !ok {
+				t.Fatal("a free place is refused")
+			}
+			c.enter()
+			all = append(all, c)
+		}
+		for _, c := range all[:n/2] { // their answers are on the way, and the others have requests
+			c.leave()
+			c.used = time.Now().Add(time.Hour)
+		}
+		const tries = 100
+		conns.looks = 0
+		for range tries {
+			if _, ok := conns.admit(&fakeConn{from: "10.1.0.1"}); ok {
+				t.Fatal("all places are in use, and one more is taken")
+			}
+		}
+		if conns.looks > 3*tries {
+			t.Errorf("%d connections: %d looks to refuse %d", n, conns.looks, tries)
+		}
+		// The one that is idle for longest yields, of whatever address it is.
+		all[0].used = time.Now().Add(-time.Hour)
+		conns.looks = 0
+		if _, ok := conns.admit(&fakeConn{from: "10.1.0.1"}); !ok || !all[0].gone || conns.looks > 3 {
+			t.Errorf("%d connections: %t after %d looks", n, ok, conns.looks)
+		}
 	}
 }
 
