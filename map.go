@@ -134,20 +134,33 @@ func Reduce[T any](ctx context.Context, xs []T, f func(ctx context.Context, a, b
 	for len(level) > 1 {
 		from, behind := level, width
 		next := make([]T, (len(level)-1)/most+1)
-		p := &pass{n: len(next), pc: entry(f), member: m, counts: true, do: func(ctx context.Context, i int, at *place) (err error) {
-			lo, calls := i*most, at.calls
+		until := func(i, element int) (calls int) {
+			lo := i * most
+			n := min(most, len(from)-lo)
+			for step := 1; step < n; step *= 2 {
+				for k := 0; k+step < n; k += 2 * step {
+					if calls++; (lo+k+step)*behind == element {
+						return calls
+					}
+				}
+			}
+			return calls
+		}
+		p := &pass{n: len(next), pc: entry(f), member: m, until: until, do: func(ctx context.Context, i int, at *place) (err error) {
+			lo := i * most
 			var few [fan]T
 			n := copy(few[:most], from[lo:])
 			for step := 1; step < n; step *= 2 {
 				for k := 0; k+step < n; k += 2 * step {
-					calls++
-					at.element, at.calls = (lo+k+step)*behind, calls
+					at.element = (lo + k + step) * behind
 					if few[k], err = f(ctx, few[k], few[k+step]); err != nil {
+						at.calls += until(i, at.element)
 						return err
 					}
 				}
 			}
 			next[i] = few[0]
+			at.calls += n - 1
 			return nil
 		}}
 		if err := p.run(ctx, options); err != nil {
@@ -166,9 +179,11 @@ type pass struct {
 	n  int
 	pc uintptr // of the caller's function
 	// do computes an item. It sets the element of the place, which is i before, where that which an
-	// error is about is another, and counts its calls if counts is true.
-	do     func(ctx context.Context, i int, at *place) error
-	counts bool
+	// error is about is another, and counts its calls where until is set.
+	do func(ctx context.Context, i int, at *place) error
+	// until returns how many calls do makes for an item up to that which is about an element. It is nil
+	// where there is one call for each item.
+	until  func(i, element int) int
 	member *member
 
 	done atomic.Int64 // items computed
@@ -188,7 +203,7 @@ type place struct {
 
 // ran returns how many elements items computed so far stand for.
 func (p *pass) ran(at *place, items int) int {
-	if p.counts {
+	if p.until != nil {
 		return at.calls
 	}
 	return items
@@ -265,6 +280,9 @@ func (p *pass) part(task context.Context, lo, hi int) {
 			p.fail(here.element, at, trace.Recovered("", v), true)
 		} else if !returned {
 			p.fail(here.element, at, ErrGoexit, true)
+		}
+		if !returned && p.until != nil {
+			here.calls += p.until(at, here.element)
 		}
 		p.done.Add(int64(at - lo))
 		if failed || !returned {
@@ -379,8 +397,8 @@ func (p *pass) apart(ctx context.Context, options []TaskOption) error {
 		return nil
 	}
 	for i := range calls {
-		if c := &calls[i]; c.err != nil { // it is not tried again
-			p.member.ran(p.ran(&c.at, 1))
+		if calls[i].err != nil { // it is not tried again, and made one call
+			p.member.ran(1)
 		}
 	}
 	failed := slices.IndexFunc(calls, func(c lastCall) bool { return c.own() })
