@@ -166,6 +166,7 @@ func (g *rig) drawDevices(r *rand.Rand) {
 		}
 		if !g.calm && one(r, 2) {
 			g.extra |= deadly
+			o.Ladder = strings.Repeat("restart:1m, ", 15) + "restart:1m" // a device that is lost more often within some seconds is broken
 		}
 		return
 	}

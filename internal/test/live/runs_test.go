@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
 )
 
 // counts are what the trials went through.
@@ -251,7 +251,7 @@ func (t *trial) excused(u *run) bool {
 		return t.corrupt
 	case t.volatileIn(u.p) && is(weft.ErrDataLost):
 	case (u.few || t.o.NoFaultTolerance && lossy) && errors.As(u.err, &task):
-	case t.o.NoFaultTolerance && lossy && (is(driver.ErrDeviceLost) || is(weft.ErrDataLost)):
+	case t.o.NoFaultTolerance && lossy && (is(engine.ErrDeviceLost) || is(weft.ErrDataLost)):
 	case t.gangs > 0 && is(weft.ErrNoDevice):
 	default:
 		return false
