@@ -167,7 +167,7 @@ type Op struct {
 	Args []Arg
 	// Compare: where the task has a Go kernel, what it only reads is compared before and after,
 	// and the launch fails with ErrChecksum if that has changed. Without it a launch that failed
-	// after a kernel had begun, and reads anything, fails with ErrSpoilt.
+	// after a kernel had begun, and reads anything, fails with ErrSpoilt. Launches of gangs are not compared.
 	Compare bool
 }
 
