@@ -11,11 +11,47 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/checkpoint/disk"
 )
 
 // keptJob is a job of many short tasks, without its check, which takes longer than they do.
 const keptJob = `{"workload":"automata","parameters":{"rows":512,"cols":512,"steps":5000,"k":10,"rule":"B2/S"},"check":false}`
+
+// goFile is a file in the folder of a server that has its kernels run on.
+const goFile = "go"
+
+// holdKernels has kernels of the job wait, once its checkpoint has more than when the process began, until goFile is there or
+// their result is not wanted. So a job cannot end before the test has seen it, however long that takes.
+func holdKernels(dir, kept string, funcs map[string]weft.Func) {
+	k := checkpoints{dir: kept}
+	done := func() (sum int64) {
+		names, _ := disk.Folders(kept) // none where there are none yet
+		for _, name := range names {
+			n, _ := k.newest(name)
+			sum += n
+		}
+		return sum
+	}
+	first := done()
+	for _, name := range []string{"automata.block", "automata.deep"} {
+		run := funcs[name]
+		funcs[name] = func(c *driver.Call, lo, hi int) {
+			for lo == 0 && !c.Stopped() {
+				if _, err := os.Stat(filepath.Join(dir, goFile)); err == nil {
+					break
+				}
+				time.Sleep(time.Millisecond) // and lets the checkpoint be written
+				if done() <= first {
+					break
+				}
+			}
+			run(c, lo, hi)
+		}
+	}
+}
 
 // of asks for a job, or its result.
 func (k *killing) of(path string, v any) int {
@@ -89,10 +125,21 @@ func TestJobKept(t *testing.T) {
 		}
 		return r
 	}
+	gate := filepath.Join(dir, goFile)
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	resumed, whole := result(j.ID), result(k.begin("two").ID)
 	if resumed.Result != whole.Result || resumed.Runs[0].Rate != "-" || resumed.Tasks != whole.Tasks {
 		t.Errorf("it went on to %+v, and at once there is %+v", resumed, whole)
 	}
+	k.end(c, syscall.SIGTERM) // whose checkpoints are gone for the next one
+	if err := os.Remove(gate); err != nil {
+		t.Fatal(err)
+	}
+	transport.CloseIdleConnections()
+	c = k.start()
+	until(t, "it answers", answers)
 	third := k.begin("three")
 	until(t, "a checkpoint", func() bool { done, _ := kept.newest(third.ID); return done > 0 })
 	if status, b, err := k.ask("DELETE", "/v1/jobs/"+third.ID, "", ""); status != 200 || err != nil {

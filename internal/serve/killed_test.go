@@ -44,6 +44,7 @@ func serveState(dir string) {
 	o := weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: allFuncs()}
 	if os.Getenv(keptState) != "" {
 		o.Checkpoint, keepAfter = c.Checkpoint(), 0
+		holdKernels(dir, o.Checkpoint.Dir, o.Funcs)
 		o.Checkpoint.Every = 10 * time.Millisecond
 	}
 	rt, err := weft.Open(ctx, o)
