@@ -131,12 +131,13 @@ func (r *Runtime) Plan(ctx context.Context, w Divisible) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
+	v.Stop = func() bool { return ctx.Err() != nil }
 	p, err := v.Plan(cut.Divisible{
 		Items: w.Items, Whole: w.Whole, Graph: w.Graph, Grain: w.Grain, Streamed: w.Streamed && inHost(w.Bind),
 		Resident: func(g *graph.Graph) ([]graph.DataID, error) { return residents(g, w.Bind) },
-	}, func() bool { return ctx.Err() != nil })
+	})
 	if err != nil {
-		return nil, fmt.Errorf("plan: %w", err)
+		return nil, fmt.Errorf("plan: %w", causeOf(ctx, err))
 	}
 	if p.Graph != nil {
 		r.expect(p.Graph, p.Expected)
@@ -150,6 +151,14 @@ func (r *Runtime) expect(g *graph.Graph, e cut.Expected) {
 	if e.Made != "" || e.Rather != nil || e.Trial != "" {
 		r.x.Expect(g, exec.Expected(e))
 	}
+}
+
+// causeOf returns why the context ended of what was stopped for it, and other errors as they are.
+func causeOf(ctx context.Context, err error) error {
+	if errors.Is(err, cut.ErrStopped) {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // inHost reports whether some data is in host memory.
@@ -188,9 +197,10 @@ func (r *Runtime) Predict(ctx context.Context, g *graph.Graph, b ...Binding) (*P
 	if err != nil {
 		return nil, fmt.Errorf("predict: %w", err)
 	}
-	p, expected, err := v.Predict(g, resident, func() bool { return ctx.Err() != nil })
+	v.Stop = func() bool { return ctx.Err() != nil }
+	p, expected, err := v.Predict(g, resident)
 	if err != nil {
-		return nil, fmt.Errorf("predict: %w", err)
+		return nil, fmt.Errorf("predict: %w", causeOf(ctx, err))
 	}
 	r.expect(g, expected)
 	return p, context.Cause(ctx)
@@ -209,6 +219,7 @@ func (r *Runtime) Compare(ctx context.Context, graphs ...*graph.Graph) ([]time.D
 		return nil, fmt.Errorf("compare: %w", err)
 	}
 	v = v.Rates()
+	v.Stop = func() bool { return ctx.Err() != nil }
 	out := make([]time.Duration, len(graphs))
 	for i, g := range graphs {
 		if ctx.Err() != nil {
@@ -218,7 +229,7 @@ func (r *Runtime) Compare(ctx context.Context, graphs ...*graph.Graph) ([]time.D
 			return nil, fmt.Errorf("compare: graph %d: %w", i, errNoGraph)
 		}
 		if out[i], err = v.Takes(g); err != nil {
-			return nil, fmt.Errorf("compare: graph %d: %w", i, err)
+			return nil, fmt.Errorf("compare: graph %d: %w", i, causeOf(ctx, err))
 		}
 	}
 	return out, nil

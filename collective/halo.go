@@ -47,7 +47,11 @@ func (h Halo) Use(d graph.DataID, b Block, a graph.Access) graph.Use {
 //
 // On a torus a halo must not reach past an edge from within: blocks begin at 0
 // or at least depth rows from either edge. With one round between is not used.
+// More tasks than a graph may have are graph.ErrSize, before any is added.
 func (h Halo) Rounds(b *graph.Builder, in, out, between graph.DataID, blocks []Block, depths []int64, task func(b Block, depth int64) graph.Task) error {
+	if rounds, most := len(depths), graph.MaxTasks/max(len(blocks), 1); rounds > most {
+		return fmt.Errorf("halo: %w: %d rounds of %d blocks are more than the %d tasks of a graph; make halos deeper, or %d rounds at a time", graph.ErrSize, rounds, len(blocks), graph.MaxTasks, most)
+	}
 	grids := [2]graph.DataID{out, between}
 	src := in
 	for i, depth := range depths {

@@ -104,3 +104,13 @@ func TestHaloMistakes(t *testing.T) {
 		}
 	}
 }
+
+// More rounds than a graph has tasks for are refused before one is added.
+func TestHaloRounds(t *testing.T) {
+	h := collective.Halo{Rows: 10, RowBytes: 8}
+	blocks := []collective.Block{{Lo: 0, Hi: 5}, {Lo: 5, Hi: 10}}
+	err := h.Rounds(nil, 0, 0, 0, blocks, make([]int64, graph.MaxTasks/2+1), nil)
+	if !errors.Is(err, graph.ErrSize) {
+		t.Error(err)
+	}
+}

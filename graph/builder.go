@@ -28,6 +28,11 @@ var (
 // mistake in a loop repeats for every task, and the first reports show it.
 const maxErrors = 20
 
+// MaxTasks is the most tasks of a graph, those that combine reductions included. A task takes about
+// 1 KiB in a graph, and as much again when it is predicted or run: a million of them fit in a small
+// machine and are built in seconds, while a number of steps with some zeros too many would fill any.
+const MaxTasks = 1 << 20
+
 // combineFan is the fan-in of the trees that combine reductions. It is part of
 // the result (floating-point sums depend on it), so it must never change.
 const combineFan = 8
@@ -49,6 +54,8 @@ type Builder struct {
 	named   bool // data has names that the caller gave
 	// mostPieces is the most pieces that uses may have together; 0 is what a Flow can number.
 	mostPieces int64
+	mostTasks  int  // the most tasks; 0 is MaxTasks
+	full       bool // more were added: they and their data are not kept, and Build says so
 }
 
 // reductions are those into one data handle.
@@ -79,6 +86,9 @@ func (r *reductions) shared(u Use) (lo, hi int) {
 
 // Data adds a handle.
 func (b *Builder) Data(d Data) DataID {
+	if b.full {
+		return 0
+	}
 	id := DataID(len(b.data))
 	if d.Name == "" {
 		d.Name = fmt.Sprintf("data %d", id)
@@ -131,8 +141,12 @@ func (b *Builder) checkElems(d *Data) {
 }
 
 // Add adds a task and returns its ID. The slices in t are copied or kept
-// unchanged; the caller must not modify what Steps and After point to.
+// unchanged; the caller must not modify what Steps and After point to. Past
+// MaxTasks nothing is kept, and Build returns ErrSize.
 func (b *Builder) Add(t Task) TaskID {
+	if b.full = b.full || len(b.tasks) >= cmp.Or(b.mostTasks, MaxTasks); b.full {
+		return 0
+	}
 	b.checkTask(&t)
 	for _, u := range t.Uses {
 		b.settle(u)
@@ -452,6 +466,9 @@ func (e *unwritten) Unwrap() error { return ErrUnwritten }
 func (b *Builder) Build() (*Graph, error) {
 	for d := range b.data { // in order, not by map iteration
 		b.settle(Use{Data: DataID(d), Bytes: b.data[d].Bytes, Access: Read})
+	}
+	if b.full { // what else is wrong may be for want of the rest
+		return nil, fmt.Errorf("%w: more than %d tasks; make fewer and larger ones, or several graphs that run one after another", ErrSize, cmp.Or(b.mostTasks, MaxTasks))
 	}
 	if b.named {
 		b.checkNames()

@@ -430,3 +430,24 @@ func TestGrid(t *testing.T) {
 	}
 	Grid(1, 2, 3, 4)
 }
+
+// Tasks past the most that a graph may have are not kept, nor what they would use, and Build says one line.
+func TestMostTasks(t *testing.T) {
+	for n := range 5 {
+		b := Builder{mostTasks: 3}
+		for range n {
+			d := b.Data(Data{Bytes: 8})
+			b.Add(Task{Steps: []Step{{Kernel: testKernel, Launch: Grid(1)}}, Uses: []Use{{Data: d, Access: Write}}})
+		}
+		for range 100 * max(n-3, 0) { // of a caller that does not look
+			b.Add(Task{Name: "wrong", Uses: []Use{{Data: b.Data(Data{}), Bytes: -1}}, After: []TaskID{7}})
+		}
+		g, err := b.Build()
+		switch {
+		case n <= 3 && (err != nil || g.NumTasks() != n):
+			t.Errorf("%d of 3 tasks: %v", n, err)
+		case n > 3 && (!errors.Is(err, ErrSize) || strings.Contains(err.Error(), "\n") || len(b.tasks) != 3 || len(b.data) != 4):
+			t.Errorf("%d of 3 tasks: %d tasks and %d data are kept: %v", n, len(b.tasks), len(b.data), err)
+		}
+	}
+}

@@ -64,7 +64,7 @@ func cutFor(w Work, on *machine.Machine) (*cut.Plan, error) {
 	}
 	p, err := v.Plan(cut.Divisible{
 		Items: w.Items, Whole: w.Whole, Graph: w.Graph, Grain: w.Grain, Streamed: w.Streamed,
-	}, func() bool { return false })
+	})
 	if err != nil {
 		return nil, fmt.Errorf("plan: simulate on %s: %w", on.Name, err)
 	}

@@ -239,8 +239,8 @@ func (s *Spec) check() error {
 	if s.Gang > maxGang {
 		return fmt.Errorf("gang=%d; it must be 0 to %d", s.Gang, maxGang)
 	}
-	if tasks < 1 || tasks > maxTasks {
-		return fmt.Errorf("%s of %d tasks; it must be 1 to %d", s.Kind, tasks, maxTasks)
+	if tasks < 1 || tasks > graph.MaxTasks {
+		return fmt.Errorf("%s of %d tasks; it must be 1 to %d", s.Kind, tasks, graph.MaxTasks)
 	}
 	if s.Repeat < 1 || s.Repeat > maxTasks/tasks {
 		return fmt.Errorf("repeat=%d of %d tasks each; it must be 1 to %d", s.Repeat, tasks, maxTasks/tasks)

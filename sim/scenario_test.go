@@ -123,7 +123,7 @@ func TestParseScenarioMistakes(t *testing.T) {
 		{"independent priority=2000", "-1000 to 1000"},
 		{"independent repeat=0", "repeat=0"},
 		{"independent gang=40000", "gang=40000"},
-		{"independent n=10000000 repeat=2", "repeat=2"},
+		{"independent n=1000000 repeat=11", "repeat=11"},
 		{"independent every=often", `bad duration "often"`},
 		{"rows n=2", "n=3 or more"},
 		{"stencil size=1", "size=2 or more"},

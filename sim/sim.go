@@ -19,6 +19,9 @@ import (
 // finish them, or when a simulation passes its limits.
 var ErrStuck = errors.New("the simulation does not go on")
 
+// ErrStopped is returned when Config.Stop ended a simulation.
+var ErrStopped = errors.New("the simulation was stopped")
+
 // Limits used when Config names none.
 const (
 	DefaultMaxTime  = 1000 * time.Hour
@@ -26,6 +29,9 @@ const (
 	// idleWakes is how often in a row the engine may ask to be woken and then
 	// do nothing, with nothing else to wait for, before it counts as stuck.
 	idleWakes = 10_000
+	// stopSteps is how many steps apart Config.Stop is asked: they take about a millisecond, beside
+	// which asking takes nothing.
+	stopSteps = 1024
 )
 
 // Job is a graph to run.
@@ -106,6 +112,9 @@ type Config struct {
 	// MaxTime and MaxSteps end a simulation that goes on for ever.
 	MaxTime  time.Duration
 	MaxSteps int
+	// Stop, if not nil, is asked now and then whether the result is not wanted any more. Run then
+	// returns ErrStopped.
+	Stop func() bool
 
 	// engine holds options that only tests set; the others are filled in.
 	engine engine.Options
@@ -299,6 +308,9 @@ func (l *loop) run() error {
 		}
 		if l.steps++; l.steps > l.c.MaxSteps {
 			return l.stuck(fmt.Sprintf("it took more than %d steps", l.c.MaxSteps))
+		}
+		if l.steps%stopSteps == 0 && l.c.Stop != nil && l.c.Stop() {
+			return ErrStopped
 		}
 		evs = append(l.inject(now, evs[:0]), l.tell...)
 		l.tell = l.tell[:0]

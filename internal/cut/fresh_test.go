@@ -92,7 +92,7 @@ func TestCutOfMeasuredProduct(t *testing.T) {
 			h200.run(t, v, g, true)
 		}
 	}
-	p, err := v.Plan(w, never)
+	p, err := v.Plan(w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestCutOfMeasuredProduct(t *testing.T) {
 func (s staging) lives(t testing.TB, v *Knowledge, w Divisible, processes, runs int) (took time.Duration, tasks []int) {
 	for range processes {
 		for i := range runs {
-			p, err := v.Plan(w, never)
+			p, err := v.Plan(w)
 			if err != nil {
 				t.Fatal(err)
 			}

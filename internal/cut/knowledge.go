@@ -17,6 +17,7 @@ import (
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/sim"
 )
 
 // Knowledge is a machine and what is known about it at one time. Its methods change nothing
@@ -33,6 +34,20 @@ type Knowledge struct {
 	Partitioner sched.Partitioner
 	// MaxInFlight limits tasks in flight over all devices; 0 means no limit.
 	MaxInFlight int
+	// Stop reports that the answer is not wanted any more: Plan, Predict
+	// and Takes return ErrStopped. Nil means never.
+	Stop func() bool
+}
+
+// ErrStopped is returned where Knowledge.Stop ended what was asked for.
+var ErrStopped = sim.ErrStopped
+
+// stopped is ErrStopped when the answer is not wanted any more.
+func (v *Knowledge) stopped() error {
+	if v.Stop != nil && v.Stop() {
+		return ErrStopped
+	}
+	return nil
 }
 
 // Rates returns a Knowledge without what was learned of kernels and copies: its predictions

@@ -43,11 +43,10 @@ func kilobytes() Divisible {
 // Work is cut finer than for speed alone where its tasks do not fit in memory, on one device and,
 // where several are compared with one, for that one.
 func TestPlanFitsMemory(t *testing.T) {
-	never := func() bool { return false }
 	for _, n := range []int{1, 2, 3} {
 		for _, kib := range []int64{4096, 300, 100} {
 			w := kilobytes()
-			p, err := small(n, kib<<10).Plan(w, never)
+			p, err := small(n, kib<<10).Plan(w)
 			if err != nil {
 				t.Errorf("%d devices of %d KiB: %v", n, kib, err)
 				continue
@@ -73,7 +72,7 @@ func TestPlanFitsMemory(t *testing.T) {
 func TestPlanTooLarge(t *testing.T) {
 	w := kilobytes()
 	w.Items.Align = 512
-	_, err := small(1, 100<<10).Plan(w, func() bool { return false })
+	_, err := small(1, 100<<10).Plan(w)
 	if !errors.Is(err, engine.ErrOutOfMemory) || !strings.Contains(err.Error(), "needs 1MiB") {
 		t.Error(err)
 	}
@@ -89,7 +88,7 @@ func TestPlanWithoutSet(t *testing.T) {
 		}
 		return graphOf(ranges)
 	}
-	p, err := small(2, 600<<10).Plan(w, func() bool { return false })
+	p, err := small(2, 600<<10).Plan(w)
 	if err != nil || built < 2 || len(devicesOf(p.Partition)) != 2 {
 		t.Errorf("built %d times: %+v, %v", built, p, err)
 	}

@@ -70,8 +70,6 @@ func matmul(n int64, streamed bool) Divisible {
 	}
 }
 
-func never() bool { return false }
-
 // A product of matrices in host memory is cut so that copies overlap computing: a GPU that
 // computes it in 5.5 ms, with copies of 8 ms, is done in little more than copying B and
 // computing take. The simulated run shows each copy beside a computation.
@@ -79,11 +77,11 @@ func TestProductOverlaps(t *testing.T) {
 	v := shipped(t, "h200", 25e9, 1)
 	v.Machine.Devices[0].Rates.Ops[graph.FP32] = 25e12
 	v = v.Rates()
-	whole, err := v.Plan(matmul(4096, false), never)
+	whole, err := v.Plan(matmul(4096, false))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := v.Plan(matmul(4096, true), never)
+	p, err := v.Plan(matmul(4096, true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +218,7 @@ func TestOverlapLearns(t *testing.T) {
 		var took time.Duration
 		var tasks []int
 		for range 15 {
-			p, err := v.Plan(w, never)
+			p, err := v.Plan(w)
 			if err != nil {
 				t.Fatal(err)
 			}

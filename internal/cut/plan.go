@@ -42,9 +42,8 @@ type Plan struct {
 }
 
 // Plan cuts work, has its graph built and predicts that. Where it can go to one device or to
-// several it is cut for each set of them and goes to the one that choose picks. Predictions
-// stop comparing devices once stop is true.
-func (v *Knowledge) Plan(w Divisible, stop func() bool) (*Plan, error) {
+// several it is cut for each set of them and goes to the one that choose picks.
+func (v *Knowledge) Plan(w Divisible) (*Plan, error) {
 	part, err := v.Split(w.Items, w.Whole)
 	if err != nil {
 		return nil, err
@@ -57,10 +56,12 @@ func (v *Knowledge) Plan(w Divisible, stop func() bool) (*Plan, error) {
 		on = devicesOf(part)
 	}
 	p, err := v.build(w, part, on)
-	if err != nil || stop() {
-		return p, err
+	if err != nil {
+		return nil, err
 	}
-	v.compare(p.Graph, p.resident, p.Prediction)
+	if err := v.compare(p.Graph, p.resident, p.Prediction); err != nil {
+		return nil, err
+	}
 	if part.Choice == nil || p.Prediction.Alone == nil {
 		return p, nil
 	}
@@ -110,8 +111,10 @@ func (v *Knowledge) build(w Divisible, part sched.Partition, on []machine.Device
 
 // buildOf has the graph of some ranges built and predicts it.
 func (v *Knowledge) buildOf(w Divisible, part sched.Partition, ranges []sched.Range, on []machine.DeviceID) (*Plan, error) {
-	p := &Plan{Partition: part, Ranges: ranges}
-	var err error
+	p, err := &Plan{Partition: part, Ranges: ranges}, v.stopped()
+	if err != nil {
+		return nil, err
+	}
 	if p.Graph, err = w.Graph(p.Ranges); err != nil {
 		return nil, err
 	}

@@ -36,11 +36,11 @@ type Expected struct {
 // Predict simulates a graph on the devices as they are and corrects the result by how far
 // off such predictions were before. Other runs in progress are left out of account. data
 // that is resident is taken to be where the graph would leave it. Devices are compared
-// with one another unless the graph is large or stop is true.
-func (v *Knowledge) Predict(g *graph.Graph, resident []graph.DataID, stop func() bool) (*sched.Prediction, Expected, error) {
+// with one another unless the graph is large.
+func (v *Knowledge) Predict(g *graph.Graph, resident []graph.DataID) (*sched.Prediction, Expected, error) {
 	p, expected, err := v.predict(g, resident, nil)
-	if err == nil && !stop() {
-		v.compare(g, resident, p)
+	if err == nil {
+		err = v.compare(g, resident, p)
 	}
 	return p, expected, err
 }
@@ -89,7 +89,7 @@ func (v *Knowledge) now(g *graph.Graph, resident []graph.DataID, rather []machin
 // run simulates a graph that is cut for some devices, on all devices but others.
 func (v *Knowledge) run(g *graph.Graph, resident []graph.DataID, without, rather []machine.DeviceID) (*engine.Report, error) {
 	c := sim.Config{
-		Machine: v.alone(g), Cost: present{v}, Unchecked: true, Unbounded: true,
+		Machine: v.alone(g), Cost: present{v}, Unchecked: true, Unbounded: true, Stop: v.Stop,
 		NewPolicy: v.Policy, MaxInFlight: v.MaxInFlight, Spares: without,
 	}
 	job := sim.Job{Graph: g, Rather: rather}
@@ -238,9 +238,9 @@ func (v *Knowledge) typical(t *graph.Task) machine.Estimate {
 
 // compare adds what each device alone would take, unless the graph is large. Of equal
 // devices one is looked at.
-func (v *Knowledge) compare(g *graph.Graph, resident []graph.DataID, p *sched.Prediction) {
+func (v *Knowledge) compare(g *graph.Graph, resident []graph.DataID, p *sched.Prediction) error {
 	if g.NumTasks() > maxCompared {
-		return
+		return nil
 	}
 	var used, others []string
 	only := -1
@@ -252,7 +252,7 @@ func (v *Knowledge) compare(g *graph.Graph, resident []graph.DataID, p *sched.Pr
 	}
 	if len(used) == 0 {
 		p.Why = "there is nothing to run"
-		return
+		return nil
 	}
 	if len(used) > 1 {
 		only = -1
@@ -282,6 +282,7 @@ func (v *Knowledge) compare(g *graph.Graph, resident []graph.DataID, p *sched.Pr
 	if len(others) > 0 {
 		p.Why += "; " + strings.Join(others, ", ")
 	}
+	return v.stopped() // a device whose simulation was stopped would seem unable
 }
 
 // takes returns what a device alone would take, 0 when it cannot.

@@ -24,7 +24,7 @@ func TestPredictWhileLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, _, err := v.Predict(g, nil, func() bool { return true })
+		p, _, err := v.Predict(g, nil)
 		if err != nil {
 			t.Fatalf("only %q: %v", only, err)
 		}

@@ -1,6 +1,7 @@
 package cut
 
 import (
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -80,7 +81,7 @@ func TestPlanForOne(t *testing.T) {
 	if err != nil || split.Ranges[0].Len() != 500 {
 		t.Fatalf("split %v, %v: the test needs a split that is not worth it", split.Ranges, err)
 	}
-	p, err := v.Plan(w, func() bool { return false })
+	p, err := v.Plan(w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,27 @@ func TestPlanForOne(t *testing.T) {
 		t.Errorf("the partition says %v, the prediction %v", p.Partition.Completion, p.Prediction.Median)
 	}
 	w.Graph = nil
-	if p, err = v.Plan(w, func() bool { return false }); err != nil || p.Graph != nil || p.Prediction != nil || len(p.Ranges) < 2 {
+	if p, err = v.Plan(w); err != nil || p.Graph != nil || p.Prediction != nil || len(p.Ranges) < 2 {
 		t.Errorf("without a graph: %+v, %v", p, err)
+	}
+}
+
+// A plan that is not wanted any more ends at the next look: before another graph is built, or in the
+// simulation of one.
+func TestPlanStops(t *testing.T) {
+	for most := range 4 {
+		v, built, asked := cores(2, time.Microsecond), 0, 0
+		v.Stop = func() bool { asked++; return asked > most }
+		w := Divisible{Items: sched.Items{Extent: 1000}, Whole: work(100e6), Graph: func(ranges []sched.Range) (*graph.Graph, error) {
+			built++
+			var b graph.Builder
+			for range 2000 {
+				b.Add(work(1e6))
+			}
+			return b.Build()
+		}}
+		if p, err := v.Plan(w); !errors.Is(err, ErrStopped) || p != nil || built > most || asked > most+2 {
+			t.Errorf("not wanted after %d looks: %v, %v, %d graphs, %d looks", most, p, err, built, asked)
+		}
 	}
 }
