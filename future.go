@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	"github.com/weft-run/weft/internal/pool"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/trace"
 )
 
@@ -101,8 +102,21 @@ type DependencyError struct {
 	Err        error
 }
 
+// Error names the task that failed first and, where that is another than Dependency, how many tasks
+// were not run between the two.
 func (e *DependencyError) Error() string {
-	return fmt.Sprintf("task %s: not run, since %s failed: %v", e.Task, e.Dependency, e.Err)
+	first, between := e, 0
+	for {
+		before, skipped := first.Err.(*DependencyError)
+		if !skipped {
+			break
+		}
+		first, between = before, between+1
+	}
+	if between == 0 {
+		return fmt.Sprintf("task %s: not run, since %s failed: %v", e.Task, e.Dependency, e.Err)
+	}
+	return fmt.Sprintf("task %s: not run, since %s failed, with %s between them that were not run either: %v", e.Task, first.Dependency, text.Count(between, "task"), first.Err)
 }
 
 func (e *DependencyError) Unwrap() error { return e.Err }

@@ -76,6 +76,27 @@ func TestTaskFails(t *testing.T) {
 	}
 }
 
+// The error of a task after a long chain of tasks that were not run names the one that failed, and has
+// no part for each of the others.
+func TestDependencyChain(t *testing.T) {
+	ctx := t.Context()
+	begin := make(chan struct{})
+	bad := errors.New("zero")
+	f := weft.Go(ctx, func(context.Context) (int, error) { <-begin; return 0, bad }, weft.Name("first"))
+	for i := range 100 {
+		f = weft.Go(ctx, value(1), weft.After(f), weft.Name(fmt.Sprint("task", i)))
+		if i == 0 {
+			close(begin)
+		}
+	}
+	_, err := f.Wait(ctx)
+	want := "task task99: not run, since first failed, with 99 tasks between them that were not run either: zero"
+	var de *weft.DependencyError
+	if !errors.Is(err, bad) || !errors.As(err, &de) || de.Dependency != "task98" || err.Error() != want {
+		t.Errorf("%+v\n%v\nwant %s", de, err, want)
+	}
+}
+
 // TestPanicStack: the stack is that of the function.
 func TestPanicStack(t *testing.T) {
 	_, err := weft.Go(context.Background(), func(context.Context) (int, error) { return explode(), nil }).Wait(context.Background())
