@@ -33,9 +33,9 @@ func TestNestedRun(t *testing.T) {
 		return g
 	}
 	double := &weft.Kernel[struct{}]{Name: "nested", Go: func(c *weft.Call, _ struct{}, lo, hi int) { clear(weft.View[int64](c.Args[0])[lo:hi]) }}
-	for _, devices := range []string{"cpu/1", "cpu"} {
+	for _, devices := range []string{"cpu/1", "cpu/2"} {
 		open := func() *weft.Runtime {
-			rt, err := weft.Open(t.Context(), weft.Options{Devices: devices, NoCalibrate: true, CacheDir: "off", Funcs: funcs})
+			rt, err := weft.Open(t.Context(), weft.Options{Devices: devices, NoCalibrate: true, CacheDir: "off", Funcs: funcs, Checkpoint: weft.Checkpoint{Dir: t.TempDir()}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,6 +66,15 @@ func TestNestedRun(t *testing.T) {
 				_, err := weft.Apply(ctx, inner, double, struct{}{}, weft.Out(x))
 				return err
 			},
+			"RunStages": func(ctx context.Context) error {
+				_, err := inner.RunStages(ctx, weft.Keep{Name: "stages"}, one("inner"), weft.Bind("x", x))
+				return err
+			},
+			"Steps": func(ctx context.Context) error {
+				return inner.Steps(ctx, weft.Keep{Name: "steps"}, 1, []weft.Binding{weft.Bind("x", x)}, func(context.Context, int) error { return nil })
+			},
+			"Drain": func(ctx context.Context) error { return inner.Drain(ctx, "cpu:0") },
+			"Swap":  func(ctx context.Context) error { return inner.Swap(ctx, "cpu:0", "cpu:1") },
 			"Get": func(ctx context.Context) error {
 				_, err := data.Get(ctx)
 				return err
@@ -78,6 +87,9 @@ func TestNestedRun(t *testing.T) {
 			},
 		}
 		for name, call := range calls {
+			if name == "Swap" && len(rt.Devices()) == 1 {
+				continue
+			}
 			nested = call
 			_, err := rt.Run(t.Context(), one("outer"), weft.Bind("x", make([]int64, 1)))
 			if !errors.Is(err, weft.ErrDeadlock) {

@@ -496,10 +496,14 @@ func (s *saver) close() {
 // After a step that did so Steps copies the state, as soon as there is memory for that and then as
 // often as takes at most a five-hundredth of the time, and the last copy is written. After a step of
 // another kind none is taken, and what a step leaves half done costs the steps since the last checkpoint.
+// In a Go kernel of the runtime Steps is refused as Run is.
 func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Binding, step func(ctx context.Context, i int) error) error {
 	need("Steps", ctx, r == nil || step != nil)
 	if r == nil {
 		return errNoRuntime
+	}
+	if err := r.inKernel(ctx); err != nil {
+		return err
 	}
 	parts, sizes, err := r.parts(state)
 	if err != nil {

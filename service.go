@@ -28,10 +28,16 @@ var ErrLastDevice = engine.ErrLastDevice
 // The last device that takes work is refused (ErrLastDevice). Data that cannot be copied is
 // an error, and a loss of the device is one; what only it held is then computed again. Tasks
 // that no other device can run wait until the device is back in service. A spare that is
-// drained does not stand by any more.
+// drained does not stand by any more. A Go kernel of the runtime cannot wait for it: with [Call.Context]
+// the error wraps [ErrDeadlock], and nothing is drained.
 func (r *Runtime) Drain(ctx context.Context, device string) error {
 	need("Drain", ctx, true)
-	return r.about("drain", device, func(id machine.DeviceID) error { return r.x.Drain(ctx, id) })
+	return r.about("drain", device, func(id machine.DeviceID) error {
+		if err := r.outside(ctx); err != nil {
+			return err
+		}
+		return r.x.Drain(ctx, id)
+	})
 }
 
 // Undrain puts a device back into service that was drained or swapped out, which calls off a
@@ -45,7 +51,7 @@ func (r *Runtime) Undrain(device string) error {
 // once, the first finishes what it has and hands over what only its memory holds, to the
 // second if that has room and to host memory else. It returns when the first holds nothing, as
 // Drain does. The second may be a spare, drained or in service already. ctx ends the wait and
-// not the swap.
+// not the swap. In a Go kernel of the runtime it is refused as Drain is.
 func (r *Runtime) Swap(ctx context.Context, from, to string) error {
 	need("Swap", ctx, true)
 	return r.about("swap", from, func(id machine.DeviceID) error {
@@ -56,8 +62,19 @@ func (r *Runtime) Swap(ctx context.Context, from, to string) error {
 		if other == id {
 			return fmt.Errorf("%w: it cannot take its own place; name another, as a spare", ErrDevice)
 		}
+		if err := r.outside(ctx); err != nil {
+			return err
+		}
 		return r.x.Swap(ctx, id, other)
 	})
+}
+
+// outside errs if ctx is that of a Go kernel which the runtime runs, for which a device would wait.
+func (r *Runtime) outside(ctx context.Context) error {
+	if !r.x.Launched(ctx) {
+		return nil
+	}
+	return fmt.Errorf("%w: devices end their work first, and a kernel of the runtime would wait for itself; do it where no kernel waits for it", ErrDeadlock)
 }
 
 // Probe samples the condition of a device now, instead of at the next interval, and returns

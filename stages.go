@@ -32,11 +32,14 @@ import (
 // until the end: the memory bound to an output has its value when RunStages has returned
 // without an error. Only inputs and outputs may be bound. A graph with secret data
 // (graph.Data.Secret), or to which resident data is bound that a run had as secret, is refused with
-// ErrCheckpoint.
+// ErrCheckpoint. In a Go kernel of the runtime it is refused as Run is.
 func (r *Runtime) RunStages(ctx context.Context, keep Keep, g *graph.Graph, b ...Binding) (*Report, error) {
 	need("RunStages", ctx, true)
 	if r == nil {
 		return nil, errNoRuntime
+	}
+	if err := r.inKernel(ctx); err != nil {
+		return nil, err
 	}
 	p, err := r.resolve(g, b)
 	if err != nil {
