@@ -4,6 +4,9 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -11,6 +14,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft/internal/terminal"
 )
 
 // The exit status after a signal is 128 and its number.
@@ -53,5 +60,38 @@ func TestSignals(t *testing.T) {
 		if got := c.ProcessState.ExitCode(); got != want {
 			t.Errorf("after %v the status is %d, want %d; %s", sig, got, want, stderr.String())
 		}
+	}
+}
+
+// A named pipe as an output that no process reads is waited for until the first signal, and written
+// when one does.
+func TestPipeWithoutReader(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &cobra.Command{}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	c.SetContext(ctx)
+	cancel(signalled{syscall.SIGTERM})
+	var usage terminal.UsageError
+	if _, err := terminal.OpenOutput(c, pipe); !errors.Is(err, context.Canceled) || errors.As(err, &usage) {
+		t.Errorf("ended by a signal: %v", err)
+	}
+	c.SetContext(t.Context())
+	read := make(chan string)
+	go func() {
+		b, err := os.ReadFile(pipe)
+		read <- fmt.Sprint(string(b), err)
+	}()
+	o, err := terminal.OpenOutput(c, pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Replace(func(w io.Writer) error { _, err := io.WriteString(w, "all of it "); return err }); err != nil {
+		t.Error(err)
+	}
+	if got := <-read; got != "all of it <nil>" {
+		t.Errorf("read %q", got)
 	}
 }

@@ -240,7 +240,7 @@ func (p *planning) run(c *cobra.Command, t *toPlan, r plan.Request, known *plan.
 		}
 	}
 	if p.records != "" {
-		if err := terminal.Writable(p.records); err != nil {
+		if err := terminal.Writable(c, p.records); err != nil {
 			return err
 		}
 	}

@@ -79,7 +79,7 @@ func (o *predictions) measure(c *cobra.Command) (*plan.Recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := terminal.Writable(o.record); err != nil { // now, not after minutes
+	if err := terminal.Writable(c, o.record); err != nil { // now, not after minutes
 		return nil, err
 	}
 	m := &o.m

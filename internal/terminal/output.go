@@ -1,12 +1,15 @@
 package terminal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -34,33 +37,72 @@ func OpenOutput(c *cobra.Command, file string) (*Output, error) {
 		c.SetOut(c.ErrOrStderr())
 		return o, nil
 	}
-	o, err := openOutput(file)
-	if err != nil {
-		return nil, Usage(err)
-	}
-	return o, nil
+	return openOutput(c, file)
 }
 
 // Writable checks what [OpenOutput] does of a file that a command writes as it goes.
-func Writable(file string) error {
-	o, err := openOutput(file)
-	if err == nil {
-		err = o.Close()
-	}
+func Writable(c *cobra.Command, file string) error {
+	o, err := openOutput(c, file)
 	if err != nil {
+		return err
+	}
+	if err := o.Close(); err != nil {
 		return Usage(err)
 	}
 	return nil
 }
 
-func openOutput(file string) (*Output, error) {
+func openOutput(c *cobra.Command, file string) (*Output, error) {
+	ctx := c.Context()
+	if ctx == nil { // of a command that is not executed
+		ctx = context.Background()
+	}
+	o, err := writable(ctx, file)
+	if err != nil && ctx.Err() == nil {
+		err = Usage(err)
+	}
+	return o, err
+}
+
+// readerWait is the time between two tries to open a named pipe that no process reads yet.
+const readerWait = 20 * time.Millisecond
+
+// openPipe opens a named pipe when a process reads it. To wait for that in open itself, a signal could
+// not end.
+func openPipe(ctx context.Context, file string) (*os.File, error) {
+	for {
+		probe, err := os.OpenFile(file, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil { // there is a reader: it is written by a file that waits for it when it is slow
+			defer probe.Close()
+			return os.OpenFile(file, os.O_WRONLY, 0)
+		}
+		if !errors.Is(err, syscall.ENXIO) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(readerWait):
+		}
+	}
+}
+
+func writable(ctx context.Context, file string) (*Output, error) {
 	o := &Output{name: file, path: file}
 	there, err := os.Stat(file)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err == nil && there.IsDir() {
 		return nil, fmt.Errorf("%s is a folder: name a file", OneLine(file))
 	}
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666)
+	var f *os.File
+	if err == nil && there.Mode()&fs.ModeNamedPipe != 0 {
+		f, err = openPipe(ctx, file)
+	} else {
+		f, err = os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666)
+	}
+	if ctx.Err() != nil && f == nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, FileError(file, err)
 	}
