@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"path/filepath"
 	"reflect"
@@ -408,8 +409,12 @@ func parseAddress(key, s string) (network, address string, err error) {
 		}
 		return "unix", path, nil
 	}
-	if _, port, err := net.SplitHostPort(s); err != nil || port == "" {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil || port == "" {
 		return "", "", fmt.Errorf("%s: %q is no address; write HOST:PORT, as in 127.0.0.1:8000, or unix:/PATH", key, s)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return "", "", fmt.Errorf("%s: %q: there is no port %s; write one from 0 to %d", key, s, port, math.MaxUint16)
 	}
 	return "tcp", s, nil
 }

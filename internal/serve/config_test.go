@@ -128,6 +128,8 @@ func TestConfigMistakes(t *testing.T) {
 		"batch: {wait: soon}":                         "line 1: batch.wait: bad duration",
 		"batch: {size: -1}":                           "batch.size",
 		"jobs: {concurrent: many}":                    "line 1",
+		"listen: 127.0.0.1:99999":                     "listen: \"127.0.0.1:99999\": there is no port 99999; write one from 0 to 65535",
+		"grpc: localhost:-1":                          "grpc: \"localhost:-1\": there is no port -1",
 		"listen: nowhere":                             "listen: \"nowhere\" is no address",
 		"listen: 'unix:'":                             "needs a path",
 		"listen: 0.0.0.0:80":                          "tls",
