@@ -242,7 +242,7 @@ func floats(xs ...float32) (b []byte) {
 
 func TestCompare(t *testing.T) {
 	nan, otherNaN, inf := float32(math.NaN()), math.Float32frombits(0xffc00001), float32(math.Inf(1))
-	f4 := graph.Data{Elem: graph.F4, Tolerance: 0.01}
+	f2, f4, f8 := graph.Data{Elem: graph.F2, Tolerance: 0.01}, graph.Data{Elem: graph.F4, Tolerance: 0.01}, graph.Data{Elem: graph.F8, Tolerance: 0.01}
 	same := graph.Data{Elem: graph.F4, Tolerance: graph.SameBytes}
 	raw := graph.Data{}
 	for _, c := range []struct {
@@ -267,6 +267,10 @@ func TestCompare(t *testing.T) {
 		{"zeros of one kind", f4, true, floats(0, 0), floats(0, float32(math.Copysign(0, -1))), 4},
 		{"same bytes of other kinds", same, false, floats(1, 100), floats(1, 100.00001), 4},
 		{"no numbers in same bytes", same, false, floats(1, nan), floats(1, otherNaN), -1},
+		{"numbers of double precision", f8, false, doubles(2, 1), doubles(2, 1.019), -1},
+		{"doubles too far apart", f8, false, doubles(2, 1), doubles(2, 1.021), 8},
+		{"numbers of half precision", f2, false, halves(0x4000, 0x3c00), halves(0x4000, 0x3c14), -1}, // 1 and 1 + 20/1024
+		{"halves too far apart", f2, false, halves(0x4000, 0x3c00), halves(0x4000, 0x3c1a), 2},       // 1 and 1 + 26/1024
 		{"another length", raw, true, []byte("ab"), []byte("abc"), 2},
 	} {
 		at := int64(-1)
@@ -278,6 +282,42 @@ func TestCompare(t *testing.T) {
 		}
 		if at != c.at {
 			t.Errorf("%s: differ at %d, want %d", c.name, at, c.at)
+		}
+	}
+}
+
+func doubles(xs ...float64) (out []byte) {
+	for _, x := range xs {
+		out = binary.NativeEndian.AppendUint64(out, math.Float64bits(x))
+	}
+	return out
+}
+
+func halves(xs ...uint16) (out []byte) {
+	for _, x := range xs {
+		out = binary.NativeEndian.AppendUint16(out, x)
+	}
+	return out
+}
+
+// Results of devices that are not alike can be compared if all data that is written says how.
+func TestComparable(t *testing.T) {
+	cpu, cuda := machine.Device{Backend: "cpu"}, machine.Device{Backend: "cuda"}
+	for _, c := range []struct {
+		a, b  float64 // tolerances of what it writes
+		other *machine.Device
+		want  bool
+	}{{0, 0, &cpu, true}, {0, 0, &cuda, false}, {0.1, 0, &cuda, false}, {0, 0.1, &cuda, false}, {0.1, 0.1, &cuda, true}, {graph.SameBytes, 0.1, &cuda, true}} {
+		var b graph.Builder
+		in := b.Data(graph.Data{Bytes: 8, Input: true}) // which nobody compares
+		x, y := b.Data(graph.Data{Bytes: 8, Elem: graph.F4, Tolerance: c.a}), b.Data(graph.Data{Bytes: 8, Elem: graph.F4, Tolerance: c.b})
+		b.Add(graph.Task{Steps: []graph.Step{{Kernel: graph.GoKernel("k")}}, Uses: []graph.Use{{Data: in}, {Data: x, Access: graph.Write}, {Data: y, Access: graph.Write}}})
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Comparable(g, 0, &cpu, c.other); got != c.want {
+			t.Errorf("tolerances %v and %v, cpu and %s: %v", c.a, c.b, c.other.Backend, got)
 		}
 	}
 }
