@@ -236,6 +236,11 @@ func TestIdleAttack(t *testing.T) {
 			defer c.Close()
 		}
 	}
+	until(t, "all were accepted", func() bool { // one that waits for that takes the place of an older one of its address
+		s.conns.mu.Lock()
+		defer s.conns.mu.Unlock()
+		return int(log.lost.Load())+s.conns.lost.ended+s.conns.lost.refused > idle-places
+	})
 	ask("of one address")
 	var all sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
