@@ -224,6 +224,9 @@ func TestStateKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if round == rounds {
+			if err := k.submit("999"); err != nil { // on a slow machine the others may all have been struck
+				t.Fatal(err)
+			}
 			until(t, "all jobs have ended", func() bool {
 				over, err := k.look(false)
 				if err != nil {
