@@ -178,6 +178,10 @@ func (e *Engine) commitResident() {
 		e.visit(1)
 		if e.resident[i].live {
 			for _, v := range e.resident[i].vals {
+				if !e.mem.have(v) {
+					e.recoverValue(v) // it was lost, and nothing may ever ask for it
+					continue
+				}
 				e.commit(v)
 			}
 		}

@@ -264,6 +264,22 @@ func TestOlderVersionIsNotCutAnew(t *testing.T) {
 	equal(t, "launches of what was made from the older version", r.count("derive"), 4)
 }
 
+// Resident data is cut anew though other data was lost that would be computed again from it, and that
+// nothing asks for: it is computed first.
+func TestDataIsCutAnewBesideALostOne(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	w, v := r.e.NewData("w", mb, graph.Versioned), r.e.NewData("v", mb, graph.Versioned)
+	derive := build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
+		b.Add(job("derive", 1, reads(w), writes(b.Data(graph.Data{Name: "v", Bytes: mb, Input: true}))))
+	})
+	r.mustRun(r.submit(derive, engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: w}, {Data: 1, Ref: v}}}))
+	r.lose(0, false)
+	r.back(0, false)
+	r.mustRun(r.submit(sliced(t, 4, graph.Read), bound(w)))
+	equal(t, "launches of what was made from it", r.count("derive"), 2)
+}
+
 // Fetch brings the current value home and says so; once it is there it costs
 // nothing to ask again.
 func TestFetch(t *testing.T) {
