@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -36,8 +37,10 @@ func holdKernels(dir, kept string, funcs map[string]weft.Func) {
 		return sum
 	}
 	first := done()
-	for _, name := range []string{"automata.block", "automata.deep"} {
-		run := funcs[name]
+	for name, run := range funcs {
+		if !strings.HasPrefix(name, "automata.") {
+			continue
+		}
 		funcs[name] = func(c *driver.Call, lo, hi int) {
 			for lo == 0 && !c.Stopped() {
 				if _, err := os.Stat(filepath.Join(dir, goFile)); err == nil {
