@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -247,6 +248,8 @@ func (t *trial) excused(u *run) bool {
 	case is(weft.ErrOutOfMemory) && !t.memoryFits(u.p):
 	case t.calm:
 		return false
+	case t.copies && strings.Contains(u.err.Error(), "copying") && strings.Contains(u.err.Error(), "failed by the script"):
+		// a busy machine copies less often than copies are to fail, so that many fail in a row
 	case errors.As(u.err, &wrong):
 		return t.corrupt
 	case t.volatileIn(u.p) && is(weft.ErrDataLost):
