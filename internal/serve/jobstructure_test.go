@@ -85,7 +85,7 @@ func TestJobStructure(t *testing.T) {
 	}
 	shown := ask(h, "GET", "/v1/jobs", "").Body.String() + log.String()
 	for _, e := range s.hub.kept {
-		shown += fmt.Sprintf("%s", e.data)
+		shown += string(e.data)
 	}
 	for _, word := range []string{"zebra", "ATOM", "structure_text"} {
 		if strings.Contains(shown, word) {
