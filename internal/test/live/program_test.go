@@ -339,6 +339,9 @@ func (p *program) add(r *rand.Rand, g *rig, b *graph.Builder, t graph.Task) {
 		}
 		t.Steps = append(t.Steps, graph.Step{Kernel: mixes, Launch: graph.Grid(1), Params: params(id+1, 0, again), Args: written})
 	}
+	if g.extra&fragile != 0 && !g.few {
+		t.Retries = 50 // of its own, so that what it reads is compared and it is tried again on cores
+	}
 	t.Work = graph.Work{Ops: float64(r.IntN(1_000_000)), Bytes: 1000}
 	p.tasks = append(p.tasks, t)
 	b.Add(t)
