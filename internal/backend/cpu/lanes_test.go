@@ -178,7 +178,8 @@ func TestHelpersLeave(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("a team needs two cores")
 	}
-	began, goOn := make(chan struct{}, 100), make(chan struct{})
+	// Each part of the grid waits for a channel of its own, so that no core takes what is for another.
+	began, goOn := make(chan chan struct{}, 100), make(chan struct{})
 	var cores, twice atomic.Int32 // in the grid now, and how often one began beside another
 	single, hold := make(chan struct{}), make(chan struct{})
 	devs, err := cpu.New(cpu.Options{Cores: 2, Funcs: map[string]driver.Func{
@@ -186,8 +187,12 @@ func TestHelpersLeave(t *testing.T) {
 			if cores.Add(1) > 1 {
 				twice.Add(1)
 			}
-			began <- struct{}{}
-			<-goOn
+			part := make(chan struct{})
+			began <- part
+			select {
+			case <-part:
+			case <-goOn:
+			}
 			cores.Add(-1)
 		},
 		"single": func(*driver.Call, int, int) {
@@ -204,22 +209,22 @@ func TestHelpersLeave(t *testing.T) {
 	letGo := []func(){sync.OnceFunc(func() { close(hold) }), sync.OnceFunc(func() { close(goOn) })}
 	defer letGo[1]()
 	defer letGo[0]()
-	begins := func(what string) {
+	begins := func(what string) (part chan struct{}) {
 		t.Helper()
 		select {
-		case <-began:
+		case part = <-began:
 		case <-time.After(time.Minute):
 			t.Fatalf("%s: no core began another part of the grid", what)
 		}
+		return part
 	}
 	grid := l.launch(0, "grid", 16, nil) // as many parts
-	begins("alone")
-	begins("alone")
+	one, two := begins("alone"), begins("alone")
 	other := l.launch(1, "single", 1, nil)
 	<-single
-	goOn <- struct{}{}
-	goOn <- struct{}{}
-	begins("beside a launch")
+	close(one)
+	close(two)
+	part := begins("beside a launch")
 	for end := time.Now().Add(time.Minute); cores.Load() != 1; runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatal("the helper goes on beside a launch that needs its core")
@@ -227,8 +232,8 @@ func TestHelpersLeave(t *testing.T) {
 	}
 	before := twice.Load()
 	for range 5 {
-		goOn <- struct{}{}
-		begins("beside a launch")
+		close(part)
+		part = begins("beside a launch")
 	}
 	if n := twice.Load() - before; n > 0 {
 		t.Errorf("the helper took part %d times beside a launch that needs its core", n)
