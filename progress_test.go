@@ -16,7 +16,7 @@ import (
 	"github.com/weft-run/weft"
 )
 
-// watch is what a callback of WithProgress was told, beside a count of its own.
+// watch records the calls of a progress callback, and counts elements itself to compare.
 type watch struct {
 	tasks, done atomic.Int64
 	mu          sync.Mutex
@@ -120,7 +120,7 @@ func (d *deed) drawn() []weft.TaskOption {
 	}
 }
 
-// do does it. w is who watches, nil for nobody. What is wrong is sent to wrong.
+// do performs the deed. w records its progress, nil if nobody watches; wrong is called with each mistake.
 func (d *deed) do(ctx context.Context, w *watch, wrong func(error)) error {
 	if d.own {
 		w = new(watch)

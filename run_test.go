@@ -40,7 +40,7 @@ const (
 	mixSecret              // it fills its workspace with what is secret
 )
 
-// secretMark is what the words of secret inputs begin with, in all bits but the last 16.
+// secretMark has the upper 48 bits of every word of a secret input; the lower 16 differ.
 const secretMark = 0x5ec2e7_5ec2e7 << 16
 
 var errSecretLeft = errors.New("a secret is left in a workspace")

@@ -174,8 +174,8 @@ func (s *sabotage) kill(rnd *rand.Rand) error {
 	return err
 }
 
-// amid has twelve goroutines do something four times each while devices are struck: so many that launches
-// which verify stand behind one another.
+// amid runs do four times in each of twelve goroutines while devices are struck. With twelve callers, launches that
+// verify queue behind one another.
 func (s *sabotage) amid(t *testing.T, rnd *rand.Rand, do func(*rand.Rand)) {
 	t.Helper()
 	stop, stopped := make(chan struct{}), make(chan struct{})

@@ -29,8 +29,8 @@ const (
 	// idleWakes is how often in a row the engine may ask to be woken and then
 	// do nothing, with nothing else to wait for, before it counts as stuck.
 	idleWakes = 10_000
-	// stopSteps is how many steps apart Config.Stop is asked: they take about a millisecond, beside
-	// which asking takes nothing.
+	// stopSteps is the number of steps between two calls of Config.Stop. They take about 1 ms, so that the calls cost
+	// nothing that can be measured.
 	stopSteps = 1024
 )
 

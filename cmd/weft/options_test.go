@@ -103,7 +103,7 @@ func TestOnlyIsolated(t *testing.T) {
 	if refused != 14 {
 		t.Errorf("%d combinations were refused", refused)
 	}
-	// That nobody is to watch is what holds without isolated workers.
+	// memory_reserve: off is accepted without isolate: it asks for nothing.
 	if err := (&weft.Options{MemoryReserve: -1}).Validate(); err != nil {
 		t.Error(err)
 	}

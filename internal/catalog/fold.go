@@ -16,7 +16,8 @@ import (
 	"github.com/weft-run/weft/workload/protein/fold"
 )
 
-// Fold is what flags say of a folding, which is no workload.Job: its rounds follow one another.
+// Fold is the configuration of a folding as flags set it. A folding is no workload.Job, because each of its rounds
+// needs the one before.
 type Fold struct {
 	Config      fold.Config
 	Structure   string // one or several names, as weft run takes them

@@ -12,7 +12,8 @@ import (
 	"github.com/weft-run/weft/workload/protein/phase"
 )
 
-// structure is where the configuration of a workload says of which structure it is.
+// structure points to the fields of a workload's configuration that choose its structure: the name, the part of the
+// file, and the structure itself if the request brought it.
 type structure struct {
 	name  *string
 	of    *protein.Select

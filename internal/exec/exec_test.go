@@ -382,7 +382,8 @@ func TestTimeoutOfReader(t *testing.T) {
 		in, out := make([]byte, 64), make([]byte, 64)
 		go func() {
 			defer close(hold)
-			for lost := false; !lost; time.Sleep(time.Millisecond) {
+			// The kernel returns once its device was given up, or the test has waited for a minute.
+			for lost, began := false, time.Now(); !lost && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
 				x.Look(func(_ machine.Cost, st []engine.DeviceStatus) {
 					for i := range st {
 						lost = lost || st[i].State != engine.Healthy

@@ -72,7 +72,8 @@ func (s *Scope) Value(k any) any {
 
 // Group are tasks that are waited for together, with the first error of any of them.
 type Group struct {
-	// Account counts the tasks for who watches, nil for nobody. It is set before the first is started.
+	// Account counts the tasks of the group for a progress callback; nil if there is none. It is set before the first
+	// task is started.
 	Account *Account
 
 	scope *Scope

@@ -62,8 +62,8 @@ func unreading(t *testing.T, from, to string) net.Conn {
 	return c
 }
 
-// fewSent has a server's connections take at most some 128 KiB of what nobody reads, whatever the settings of the kernel are:
-// those that are accepted have the buffers of the socket that listens.
+// fewSent limits the send buffer of a server's connections to about 128 KiB, whatever the kernel's settings are. Accepted
+// connections inherit the buffer size of the listening socket.
 func fewSent(t *testing.T, s *Server) {
 	t.Helper()
 	raw, err := s.listener.(*limited).Listener.(*net.TCPListener).SyscallConn()

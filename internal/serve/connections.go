@@ -19,9 +19,9 @@ import (
 //   - first of one that is silent, which has not sent a request yet that the guard let in, by the head of the request;
 //   - then of one whose client is known and which is idle.
 //
-// Of these the address goes first that has the most, and of its connections the oldest, or that which is idle for
-// longest. So whoever opens many takes places from nobody but itself, and a client with a token needs no more than to send
-// its request. A connection with requests under way is in no list, so that nothing is looked for: a place is found, or
+// Of these, the address with the most connections loses one first: its oldest silent one, or the one that has been idle
+// for longest. An address that opens many connections therefore displaces its own, and a client with a token only has to
+// send its request. A connection with requests under way is in no list, so that nothing is looked for: a place is found, or
 // refused, in as many steps whatever the number of connections.
 
 // connections are those that are open.

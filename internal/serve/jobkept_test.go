@@ -46,7 +46,7 @@ func holdKernels(dir, kept string, funcs map[string]weft.Func) {
 				if _, err := os.Stat(filepath.Join(dir, goFile)); err == nil {
 					break
 				}
-				time.Sleep(time.Millisecond) // and lets the checkpoint be written
+				time.Sleep(time.Millisecond) // between two looks at the disk
 				if done() <= first {
 					break
 				}

@@ -232,7 +232,7 @@ func (j *job) leave() {
 	j.gone = nil
 }
 
-// asked is what the client asked for, with what nobody is shown.
+// asked returns the request of the client, including the text of its structure, which no answer shows.
 func (j *job) asked() *api.JobRequest {
 	q := j.JobRequest
 	q.StructureText = j.structure
