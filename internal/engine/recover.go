@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -268,25 +269,16 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 // oldest of each lane, if it waited for nothing. A task with more than
 // Health.MaxLosses of them fails its run. It reports whether there was one.
 func (e *Engine) implicate(dev machine.DeviceID, lost error) bool {
-	d := &e.devs[dev]
 	found := false
-	for l := d.lanes[0]; l < d.lanes[1]; l++ {
-		ln := &e.lanes[l]
-		if ln.done == ln.issued {
-			continue
-		}
-		rec := ln.rec(ln.done + 1)
-		if rec.task < 0 || !e.begun(rec, dev) {
-			continue
-		}
-		e.attempted(rec.task, dev, lost, true)
+	for tid := range e.begunOn(dev) {
+		e.attempted(tid, dev, lost, true)
 		var losses []Attempt
-		for _, a := range e.attempts[rec.task] {
+		for _, a := range e.attempts[tid] {
 			if a.Lost {
 				losses = append(losses, a)
 			}
 		}
-		if r, gt := e.taskOf(rec.task); len(losses) > e.o.Health.MaxLosses && r.state == runActive {
+		if r, gt := e.taskOf(tid); len(losses) > e.o.Health.MaxLosses && r.state == runActive {
 			e.fail(r, e.taskErr(r, gt, dev, &Quarantine{Losses: losses}))
 			e.tellRule(dev, fmt.Sprintf("task %q is not tried again: a device was lost %d times while it ran", r.g.TaskName(gt), len(losses)))
 			found = true
@@ -298,25 +290,33 @@ func (e *Engine) implicate(dev machine.DeviceID, lost error) bool {
 // leaveBehind fails the runs of launches that go on although their device is lost: what their tasks only read is
 // the caller's memory, or what other tasks read, and they still may write it.
 func (e *Engine) leaveBehind(dev machine.DeviceID, blamed bool, lost error) {
-	d := &e.devs[dev]
-	for l := d.lanes[0]; l < d.lanes[1]; l++ {
-		ln := &e.lanes[l]
-		if ln.done == ln.issued {
-			continue
-		}
-		rec := ln.rec(ln.done + 1)
-		if rec.task < 0 || !e.begun(rec, dev) {
-			continue
-		}
-		r, gt := e.taskOf(rec.task)
+	for tid := range e.begunOn(dev) {
+		r, gt := e.taskOf(tid)
 		onlyRead := func(u graph.Use) bool { return u.Access == graph.Read }
 		if r.state != runActive || !slices.ContainsFunc(r.g.Task(gt).Uses, onlyRead) {
 			continue
 		}
 		if blamed { // if it is not, the loss counts among the task's attempts already
-			e.attempted(rec.task, dev, lost, false)
+			e.attempted(tid, dev, lost, false)
 		}
 		e.fail(r, e.taskErr(r, gt, dev, spoilt(lost)))
+	}
+}
+
+// begunOn yields the tasks whose launches a device may have begun: the oldest operation of each lane, if
+// it is a launch that waits for nothing.
+func (e *Engine) begunOn(dev machine.DeviceID) iter.Seq[taskID] {
+	return func(yield func(taskID) bool) {
+		d := &e.devs[dev]
+		for l := d.lanes[0]; l < d.lanes[1]; l++ {
+			ln := &e.lanes[l]
+			if ln.done == ln.issued {
+				continue
+			}
+			if rec := ln.rec(ln.done + 1); rec.task >= 0 && e.begun(rec, dev) && !yield(rec.task) {
+				return
+			}
+		}
 	}
 }
 

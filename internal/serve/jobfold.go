@@ -60,13 +60,11 @@ func (s *Server) fold(ctx context.Context, o *catalog.FoldJob, q api.JobRequest,
 	if err != nil {
 		return nil, err
 	}
-	rt := s.rt
-	if q.Devices != "" {
-		if rt, err = s.open(ctx, q.Devices); err != nil {
-			return nil, err
-		}
-		defer rt.Close()
+	rt, done, err := s.devicesOf(ctx, q.Devices)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	begun, first := time.Now(), -1
 	err = r.Do(ctx, rt, func(round int) {
 		if first < 0 {

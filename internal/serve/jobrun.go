@@ -135,15 +135,24 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 		if err != nil {
 			return nil, err
 		}
-		rt := s.rt
-		if asked.Devices != "" {
-			if rt, err = s.open(ctx, asked.Devices); err != nil {
-				return nil, err
-			}
-			defer rt.Close()
+		rt, done, err := s.devicesOf(ctx, asked.Devices)
+		if err != nil {
+			return nil, err
 		}
+		defer done()
 		return s.runJob(ctx, rt, job, asked, tell)
 	}, nil
+}
+
+// devicesOf returns the runtime of a job: the server's, or one of its own if it names devices. done closes the latter.
+func (s *Server) devicesOf(ctx context.Context, names string) (rt *weft.Runtime, done func(), err error) {
+	if names == "" {
+		return s.rt, func() {}, nil
+	}
+	if rt, err = s.open(ctx, names); err != nil {
+		return nil, nil, err
+	}
+	return rt, func() { rt.Close() }, nil
 }
 
 // canRun errs if there are no devices for a job.
