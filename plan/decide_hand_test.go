@@ -115,3 +115,22 @@ func TestLossNamesTheLimit(t *testing.T) {
 		t.Errorf("%+v", dear)
 	}
 }
+
+// Of machines that take equally long the cheaper is chosen, and no hour is said to be saved by the other. A machine of too
+// little host memory is no offer, however cheap, beside one with equal GPUs.
+func TestOffersByHand(t *testing.T) {
+	r := Request{Need: Need{HostBytes: 32e9}, Rent: true, Assume: DefaultAssumptions(), At: today}
+	c := Shipped()
+	c.Instances = []Instance{
+		{Cloud: "c", Type: "lean", GPU: "L4", GPUs: 1, OnDemand: 1, MemoryBytes: 16e9, PriceDate: today},
+		{Cloud: "c", Type: "good", GPU: "L4", GPUs: 1, OnDemand: 2, MemoryBytes: 64e9, PriceDate: today},
+		{Cloud: "c", Type: "dear", GPU: "A40", GPUs: 1, OnDemand: 3, MemoryBytes: 64e9, PriceDate: today},
+	}
+	d, err := Decide(r, c, exactly{"L4": 36000, "A40": 36000})
+	if err != nil || d.Best.Offer.Type != "good" || len(d.Lost) != 1 {
+		t.Fatalf("%v: %+v", err, d)
+	}
+	if l := d.Lost[0]; l.Option.Offer.Type != "dear" || l.Reason != "costs 1.5 times as much" || l.CostBenefit != 0 {
+		t.Errorf("%+v", l)
+	}
+}

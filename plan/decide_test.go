@@ -566,3 +566,35 @@ func TestSVG(t *testing.T) {
 		t.Error("the best is not named")
 	}
 }
+
+// The name of the best is written 10 pixels beside its dot and above it, towards the middle of the drawing.
+func TestSVGNamesBest(t *testing.T) {
+	fast, slow := Option{Name: "fast", Seconds90: 10, Cost: 5}, Option{Name: "slow", Seconds90: 1000, Cost: 1}
+	for _, c := range []struct {
+		best   Option
+		anchor string
+		dx     float64
+	}{{fast, "start", 10}, {slow, "end", -10}} {
+		d := &Decision{Best: c.best, Front: []Option{fast, slow}}
+		var at struct {
+			Circles []struct {
+				X    float64 `xml:"cx,attr"`
+				Y    float64 `xml:"cy,attr"`
+				Fill string  `xml:"fill,attr"`
+			} `xml:"circle"`
+			Texts []struct {
+				X      float64 `xml:"x,attr"`
+				Y      float64 `xml:"y,attr"`
+				Anchor string  `xml:"text-anchor,attr"`
+				Text   string  `xml:",chardata"`
+			} `xml:"text"`
+		}
+		if err := xml.Unmarshal(d.SVG(), &at); err != nil {
+			t.Fatal(err)
+		}
+		dot, name := at.Circles[len(at.Circles)-1], at.Texts[len(at.Texts)-1]
+		if dot.Fill != "#c33" || name.Text != c.best.Name || name.Anchor != c.anchor || math.Abs(name.X-dot.X-c.dx) > 0.11 || math.Abs(dot.Y-name.Y-10) > 0.11 {
+			t.Errorf("%s: dot %+v, name %+v, want %v beside it", c.best.Name, dot, name, c.dx)
+		}
+	}
+}
