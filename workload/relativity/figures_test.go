@@ -2,12 +2,15 @@ package relativity
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
 )
 
 // Speeds are compared with one, however they are made of components.
@@ -155,6 +158,107 @@ func TestLightAbove(t *testing.T) {
 		j.out[rayOut*far] = want + by*above
 		if err := j.Check(); err != nil {
 			t.Errorf("off by %v times what shows: %v", by, err)
+		}
+	}
+}
+
+// The memory that a job is said to take is that of the data of its graph.
+func TestConfigBytes(t *testing.T) {
+	for _, c := range []Config{
+		{Problem: Orbits, Count: 24}, {Problem: Light, Count: 24}, {Problem: Boosts, Count: 24}, {Problem: Bodies, Count: 24}, {Problem: Bodies, Count: 24, Steps: 3},
+	} {
+		j := workloadtest.New[workload.Job](t)(New(c))
+		g, err := j.Graph([]sched.Range{{Hi: 24}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var bytes int64
+		for d := range graph.DataID(g.NumData()) {
+			bytes += g.Data(d).Bytes
+		}
+		if got := c.Bytes(); got != float64(bytes) {
+			t.Errorf("%s: %v bytes, and its graph has %d", j.Name(), got, bytes)
+		}
+	}
+}
+
+// Bodies are drawn evenly from a cube, with a mass of one and no momentum together.
+func TestBodiesEven(t *testing.T) {
+	const n = 1 << 14
+	j := newBodies(Config{Problem: Bodies, Count: n, Steps: 1, Seed: 4})
+	// The mean square of numbers drawn evenly from -1 to 1 is 1/3, and that of many has a spread of √(4/45) ÷ √n.
+	for name, c := range map[string]struct {
+		of   []float32
+		size float64
+	}{"places": {j.startAt, 1}, "velocities": {j.startV, 0.25}} {
+		square := 0.
+		for _, x := range c.of {
+			square += float64(x) * float64(x) / (c.size * c.size) / (3 * n)
+		}
+		if spread := math.Sqrt(4./45) / math.Sqrt(3*n); math.Abs(square-1./3) > 5*spread {
+			t.Errorf("%s: the mean square is %v", name, square)
+		}
+	}
+	mass := 0.
+	for _, m := range j.mass {
+		mass += float64(m)
+	}
+	sum, size := j.momentum(j.startV)
+	if math.Abs(mass-1) > 5*math.Sqrt(1./12)/math.Sqrt(n) || math.Abs(sum[0])+math.Abs(sum[1])+math.Abs(sum[2]) > 1e-6*size {
+		t.Errorf("mass %v, momentum %v of %v", mass, sum, size)
+	}
+}
+
+// The check of a ray allows each of its numbers the error that it says, and no more.
+func TestRayWithin(t *testing.T) {
+	j := newLight(Config{Problem: Light, Count: 1, Steps: 256})
+	h := math.Pi / 256
+	for _, b := range []float64{1.5, 4, 6, 40} {
+		within := j.within(b)
+		ray := func(angle float64) []float64 { // of a captured one, the last point at an angle
+			near, far := 2., 100.
+			for range 60 {
+				if r := (near + far) / 2; captured(b, 1/r) > angle {
+					near = r
+				} else {
+					far = r
+				}
+			}
+			return []float64{angle, near, 0, 0, 1, 99}
+		}
+		end := captured(b, 0.5)
+		good := ray(end - h/2)
+		if b > Critical {
+			deflection, closest := passing(b)
+			good = []float64{math.Pi + deflection, closest, 0, 1, 0, 99}
+		}
+		if err := j.checkRay(b, good); err != nil {
+			t.Fatal(err)
+		}
+		see := func(what string, bad []float64, wrong bool) {
+			if err := j.checkRay(b, bad); (err != nil) != wrong {
+				t.Errorf("impact parameter %v, %s: the check says %v", b, what, err)
+			}
+		}
+		for _, by := range []float64{0.9, 1.1, -0.9, -1.1} {
+			off := func(number int, size float64) []float64 {
+				bad := slices.Clone(good)
+				bad[number] += by * within * size
+				return bad
+			}
+			see("its drift", off(2, 1), math.Abs(by) > 1)
+			see("its angle", off(0, 4), math.Abs(by) > 1)
+			if b > Critical {
+				see("its closest radius", off(1, good[1]), math.Abs(by) > 1)
+			} else if by > 0 {
+				see("a step and some before the horizon", ray(end-h-by*4*within), by > 1)
+			}
+		}
+		other := slices.Clone(good)
+		other[3], other[4] = good[4], good[3]
+		says := fmt.Sprintf("it escapes: %v, and is captured: %v", b < Critical, b > Critical)
+		if err := j.checkRay(b, other); err == nil || err.Error() != says {
+			t.Errorf("impact parameter %v: the check says %v, want %s", b, err, says)
 		}
 	}
 }

@@ -70,6 +70,21 @@ func TestPrecession(t *testing.T) {
 	}
 }
 
+// The precession is that of the complete elliptic integral K, by the arithmetic-geometric mean: from circles to orbits
+// that nearly have no periapsis.
+func TestPrecessionElliptic(t *testing.T) {
+	for _, v := range []struct{ p, e float64 }{{7, 0}, {6.5, 0.2}, {7.9, 0.9}, {30, 0.5}, {1e4, 0.01}} {
+		a, b := 1., math.Sqrt(1-4*v.e/(v.p-6+2*v.e))
+		for a-b > 1e-15 {
+			a, b = (a+b)/2, math.Sqrt(a*b)
+		}
+		want := 2*math.Pi*math.Sqrt(v.p/(v.p-6+2*v.e))/a - 2*math.Pi
+		if got, err := relativity.Precession(v.p, v.e); err != nil || math.Abs(got-want) > 1e-13*(1+want) {
+			t.Errorf("p %v, e %v: %v, want %v: %v", v.p, v.e, got, want, err)
+		}
+	}
+}
+
 // The perihelion of Mercury moves on by 42.98″ in a century.
 func TestMercury(t *testing.T) {
 	const (
@@ -284,5 +299,8 @@ func TestRejects(t *testing.T) {
 		if !errors.Is(err, relativity.ErrConfig) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if err := boost(make([]float64, 12), []float64{0, 0, 0, 0, 0, 0, 0, 0, 2}); err == nil || !strings.Contains(err.Error(), "velocity 2,") {
+		t.Errorf("the last of three velocities: %v", err)
 	}
 }
