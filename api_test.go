@@ -2,54 +2,23 @@ package weft
 
 import (
 	"bytes"
-	"flag"
 	"go/ast"
 	"go/parser"
 	"go/printer"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-var updateAPI = flag.Bool("update-api", false, "write testdata/api.txt anew")
-
 // TestAPI compares what users can name with testdata/api.txt, so that every change of the
 // public face is seen, and is made on purpose:
 //
-//	go test . -run '^TestAPI$' -update-api
+//	go test . -run '^TestAPI$' -rewrite
 func TestAPI(t *testing.T) {
-	const golden = "testdata/api.txt"
-	got := strings.Join(publicNames(t).lines, "\n") + "\n"
-	if *updateAPI {
-		if err := os.WriteFile(golden, []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	text, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := string(text)
-	if got == want {
-		return
-	}
-	have, had := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for _, line := range had {
-		if !slices.Contains(have, line) {
-			t.Errorf("gone or changed: %s", line)
-		}
-	}
-	for _, line := range have {
-		if !slices.Contains(had, line) {
-			t.Errorf("new: %s", line)
-		}
-	}
-	t.Errorf("%s differs; if that is meant, say so in CHANGELOG.md and write it anew with -update-api", golden)
+	compare(t, "testdata/api.txt", strings.Join(publicNames(t).lines, "\n")+"\n")
 }
 
 // TestPublicNames sees that every exported name is documented.
