@@ -18,10 +18,13 @@ func TestReadmeExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	rest := string(readme)
+	if n := strings.Count(rest, "\n"); n > 150 {
+		t.Errorf("README.md has %d lines, more than a stranger reads (150); docs/ has room", n)
+	}
 	for _, x := range []struct {
 		file, function string
 		lines          int // at most
-	}{{"example_test.go", "Example", 19}, {"example_graph_test.go", "Example_graph", 70}} {
+	}{{"example_test.go", "Example", 19}, {"example_graph_test.go", "Example_graph", 56}} {
 		_, after, ok := strings.Cut(rest, "```go\n")
 		block, remains, closed := strings.Cut(after, "```\n")
 		if !ok || !closed {

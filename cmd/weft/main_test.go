@@ -464,9 +464,9 @@ func TestMachineRoundTrip(t *testing.T) {
 	}
 }
 
-// The output in the README is what the command really prints, up to the verdict.
-func TestReadme(t *testing.T) {
-	const file, command = "../../README.md", "$ go run ./cmd/weft sim mixed skewed\n"
+// The output in examples/README.md is what the command really prints, up to the verdict.
+func TestExampleOutput(t *testing.T) {
+	const file, command = "../../examples/README.md", "$ go run ./cmd/weft sim mixed skewed\n"
 	src, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -474,7 +474,7 @@ func TestReadme(t *testing.T) {
 	before, rest, ok := strings.Cut(string(src), command)
 	shown, after, closed := strings.Cut(rest, "```")
 	if !ok || !closed {
-		t.Fatalf("no output of %q in the README", command)
+		t.Fatalf("no output of %q in %s", command, file)
 	}
 	text := works(t, "sim", "mixed", "skewed")
 	// Header, timeline, devices and verdict are four blocks after the title.
@@ -483,7 +483,7 @@ func TestReadme(t *testing.T) {
 		return
 	}
 	if !*rewrite {
-		t.Fatalf("the README shows\n%s\nand the command prints\n%s\nrun: go test ./cmd/weft -rewrite", shown, want)
+		t.Fatalf("%s shows\n%s\nand the command prints\n%s\nrun: go test ./cmd/weft -rewrite", file, shown, want)
 	}
 	if err := os.WriteFile(file, []byte(before+command+want+"```"+after), 0o666); err != nil {
 		t.Fatal(err)
