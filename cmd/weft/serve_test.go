@@ -211,7 +211,28 @@ func TestDeploy(t *testing.T) {
 			}
 		}
 	}
-	if found < 3 {
+	if found < 2 {
 		t.Errorf("%d flags were found", found)
+	}
+}
+
+// systemd does not start weft again and again after a mistake in its configuration, and does after a panic, which Go
+// would end with the same status.
+func TestDeployRestarts(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/weft.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"Restart=on-failure", fmt.Sprintf("RestartPreventExitStatus=%d", exitUsage), "Environment=GOTRACEBACK=crash"} {
+		if !strings.Contains(string(text), "\n"+line+"\n") {
+			t.Errorf("weft.service has no line %s", line)
+		}
+	}
+	if strings.Contains(string(text), "ExecStartPre") {
+		t.Error("systemd restarts after a failure of ExecStartPre whatever its status")
+	}
+	config := write(t, "weft.yaml", "nosuch: 1\n")
+	if code, _, _ := runWeft("serve", "--config", config); code != exitUsage {
+		t.Errorf("a mistake in the file ends with %d", code)
 	}
 }
