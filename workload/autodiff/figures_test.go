@@ -95,3 +95,65 @@ func TestLogarithm(t *testing.T) {
 		t.Errorf("log of 3·2^-1074 is %v, want %v", got, want)
 	}
 }
+
+// What the check holds to be the sizes of a function's first and second derivative are those by differences; of the arc
+// tangent's second it takes more. The imaginary part is the step times the first.
+func TestFunctionBends(t *testing.T) {
+	const h = 1e-4
+	for name, o := range functions {
+		for _, x := range []float64{0.3, -0.3, 0.7, 1.2, -1.4, 2.5} {
+			low, v, high := compute(o, x-h), compute(o, x), compute(o, x+h)
+			first, second := (high-low)/(2*h), (high-2*v+low)/(h*h)
+			if math.IsNaN(first) || o == opAbs {
+				continue
+			}
+			im, p, q := function(o, complex(x, step), v)
+			if o == opAtan {
+				q /= 1 + x*x
+			}
+			near := func(got, want float64) bool { return math.Abs(got-want) <= 1e-5*(1+math.Abs(want)) }
+			if !near(im/step, first) || !near(math.Abs(p), math.Abs(first)) || !near(q, math.Abs(second)) {
+				t.Errorf("%s(%v): derivatives %v, of sizes %v and %v, want %v and %v", name, x, im/step, p, q, first, second)
+			}
+		}
+	}
+}
+
+// Powers that are computed as products, up to the largest exponent, pass a check that expects their rounding.
+func TestPowersRounded(t *testing.T) {
+	for _, expr := range []string{"x^511.5", "x^-511.5", "x^400.5", "x^1024", "x^-1023", "x^512.5", "x^1025"} {
+		j := workloadtest.New[*Job](t)(New(Config{Problem: Expression, Expr: expr, Count: 1000, Low: 1, High: 1.001}))
+		direct(t, j)
+		if err := j.Check(); err != nil || j.unseen != 0 {
+			t.Errorf("%s: %v, unseen %v", expr, err, j.unseen)
+		}
+	}
+}
+
+// A result agrees with the one wanted within the bound for its rounding. One that is huge may have overflowed, with its sign.
+func TestAgree(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	for _, c := range []struct {
+		got, want, within float64
+		agree, lost       bool
+	}{
+		{1, 1.25, 0.25, true, false}, {1, 1.25, 0.24, false, false}, {nan, 1, 0.25, false, false}, {inf, 1, 0.25, false, false},
+		{7, 1, inf, true, true}, {7, 1, nan, true, true}, {nan, nan, 1, true, false}, {inf, nan, 1, true, false}, {1, nan, 1, false, false},
+		{1e305, 1e306, 1, true, false}, {-1e305, -1e306, 1, true, false}, {-1e305, 1e306, 1, false, false}, {1e305, -1e306, 1, false, false},
+		{inf, 1e306, 1, true, false}, {1e300, 1e306, 1, false, false},
+	} {
+		lost := 0
+		if got := agree(c.got, c.want, c.within, &lost); got != c.agree || lost != 0 != c.lost {
+			t.Errorf("%v for %v ± %v: %v, with %d not judged", c.got, c.want, c.within, got, lost)
+		}
+	}
+}
+
+// A product that is joined with a sum is predicted to cost what both do apart.
+func TestPriceJoined(t *testing.T) {
+	for joined, parts := range map[op][2]op{opMulAdd: {opMul, opAdd}, opMulAddNumber: {opMulNumber, opAdd}} {
+		if got, want := price(joined), price(parts[0])+price(parts[1]); got != want {
+			t.Errorf("operation %d costs %v, and its parts %v", joined, got, want)
+		}
+	}
+}
