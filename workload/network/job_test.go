@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -282,6 +283,42 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
+// The check takes closeness where a node reaches one other, one edge away.
+func TestPairs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pairs.txt")
+	if err := os.WriteFile(file, []byte("0 1\n2 3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j := workloadtest.New[workload.Job](t)(network.New(network.Config{Problem: network.Closeness, Graph: file})).(*network.DistanceJob)
+	workloadtest.Run(t, workloadtest.Open(t, 1, network.Funcs()), j)
+	if err := j.Check(); err != nil {
+		t.Error(err)
+	}
+	// networkx.closeness_centrality
+	if got := j.Closeness(); !slices.Equal(got, []float32{1. / 3, 1. / 3, 1. / 3, 1. / 3}) {
+		t.Errorf("closeness %v, want 1/3", got)
+	}
+}
+
+// Weights of layers have a row for each feature before them, and a column at least.
+func TestConvolveRefuses(t *testing.T) {
+	rt := workloadtest.Open(t, 1, network.Funcs())
+	g := open(t, "karate")
+	for _, c := range []struct {
+		features int
+		weights  workload.Matrix
+		good     bool
+	}{
+		{3, features(3, 2), true}, {3, features(2, 2), false}, {3, features(3, 0), false}, {0, features(0, 2), false},
+		{1, features(1, 1024), true}, {1, features(1, 1025), false}, {1025, features(1025, 1), false},
+	} {
+		_, err := network.Convolve(t.Context(), rt, g, features(g.Rows(), c.features), c.weights)
+		if (err == nil) != c.good || err != nil && !errors.Is(err, network.ErrConfig) {
+			t.Errorf("%d features, weights %d × %d: %v", c.features, c.weights.Rows, c.weights.Cols, err)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for want, c := range map[string]network.Config{
 		"no problem":         {Problem: "x", Nodes: 10},
@@ -306,6 +343,14 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		} else if c.Graph != "none" && !errors.Is(err, network.ErrConfig) {
 			t.Errorf("%+v: %v is no ErrConfig", c, err)
+		}
+	}
+	// The limits that these name are taken.
+	for _, c := range []network.Config{
+		{Problem: network.PageRank, Nodes: 2, Edges: 1}, {Problem: network.Closeness, Nodes: 2}, {Problem: network.Closeness, Nodes: 32768}, {Problem: network.Medoids, Nodes: 10, K: 10},
+	} {
+		if err := c.Validate(); err != nil {
+			t.Error(err)
 		}
 	}
 }
