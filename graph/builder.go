@@ -497,6 +497,7 @@ func (b *Builder) Build() (*Graph, error) {
 	}
 	b.spreadSecrets()
 	g.flow.shapes(b.tasks)
+	g.flow.weigh(b.data)
 	seen := make(map[*Kernel]bool)
 	var last *Kernel
 	for i := range b.tasks {

@@ -1,6 +1,9 @@
 package graph
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Flow is a graph in single-assignment form. Every slice boundary any task uses
 // cuts its data into pieces; every write of a piece makes a value with one
@@ -42,8 +45,16 @@ type Flow struct {
 	// and device class.
 	ShapeTask []TaskID
 	// Prioritised is set when tasks differ in priority, Timed when any names a
-	// timeout or NoTimeout. The engine skips both checks where they are false.
-	Prioritised, Timed bool
+	// timeout or NoTimeout, Retried when any asks for retries. The engine skips
+	// these checks where they are false.
+	Prioritised, Timed, Retried bool
+
+	// HostNeed is what all data needs but that of Outputs; Outputs has what each of its data needs
+	// where it has no memory of the caller's, ascending by data.
+	HostNeed Need
+	Outputs  []OutputNeed
+	// Workspace is the most bytes of workspace of a task, on all its devices together.
+	Workspace int64
 }
 
 // Row is where a task's order and uses begin, and its shape. A Plain task is of
@@ -122,6 +133,96 @@ func (f *Flow) Writes(u *FlowUse) []int32 {
 
 // UseBytes returns the size of a use.
 func (f *Flow) UseBytes(u *FlowUse) int64 { return f.Pieces[u.P1-1].Hi - f.Pieces[u.P0].Lo }
+
+// Need is an upper bound of the bytes of host memory that a run has for data at a time, beside the
+// memory that the caller gives it. Sums end at the largest number.
+type Need struct {
+	// Shared is for devices that all use host memory. There is a buffer for each version of a
+	// piece, and no more than two versions of a piece at a time. A buffer of several pieces lasts as
+	// long as one of them, so that each use may have its own.
+	Shared int64
+	// Apart is for devices of which some have memory of their own. Every version may be spilled or
+	// committed, and be kept as long as the run goes on; and a first version may be copied out of
+	// the caller's memory.
+	Apart int64
+}
+
+// OutputNeed is what data needs that goes into the caller's memory, where there is such: output
+// whose pieces are written once.
+type OutputNeed struct {
+	Data DataID
+	Need
+}
+
+// Plus returns the sum of two needs.
+func (n Need) Plus(m Need) Need {
+	return Need{plusBytes(n.Shared, m.Shared), plusBytes(n.Apart, m.Apart)}
+}
+
+// plusBytes returns the sum of two numbers of bytes, or the largest number.
+func plusBytes(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// weigh computes what data needs of host memory.
+func (f *Flow) weigh(data []Data) {
+	several := f.severalPieces(data)
+	for d := range data {
+		n, once := f.dataNeed(DataID(d), several)
+		if once && data[d].Output && !data[d].Input {
+			f.Outputs = append(f.Outputs, OutputNeed{DataID(d), n})
+		} else {
+			f.HostNeed = f.HostNeed.Plus(n)
+		}
+	}
+}
+
+// severalPieces returns by data the bytes of the uses of several pieces that only read, and -1 for
+// data without uses of several pieces; nil if no data has one.
+func (f *Flow) severalPieces(data []Data) (read []int64) {
+	if len(f.Pieces) == len(data) {
+		return nil
+	}
+	read = slices.Repeat([]int64{-1}, len(data))
+	for i := range f.Uses {
+		if u := &f.Uses[i]; u.P1-u.P0 > 1 {
+			if n := max(read[u.Data], 0); u.W >= 0 {
+				read[u.Data] = n
+			} else {
+				read[u.Data] = plusBytes(n, f.UseBytes(u))
+			}
+		}
+	}
+	return read
+}
+
+// dataNeed returns what one data needs, and whether tasks write none of its pieces twice.
+func (f *Flow) dataNeed(d DataID, several []int64) (n Need, once bool) {
+	var all, two, whole int64 // bytes of all versions of pieces that tasks make, of two at most of each; of all pieces
+	once = true
+	for p := f.PieceOff[d]; p < f.PieceOff[d+1]; p++ {
+		bytes, made := f.Pieces[p].Hi-f.Pieces[p].Lo, 0
+		whole += bytes
+		for v := f.Last[p]; v >= f.NumInitial; v = f.Values[v].Prev {
+			all = plusBytes(all, bytes)
+			if made++; made <= 2 {
+				two = plusBytes(two, bytes)
+			}
+		}
+		once = once && made <= 1
+	}
+	switch {
+	case all == 0:
+		return Need{}, once
+	case several == nil || several[d] < 0:
+		return Need{two, plusBytes(all, whole)}, once
+	}
+	all = plusBytes(all, several[d]) // each version is made in a buffer of its use
+	return Need{all, plusBytes(all, whole)}, once
+}
 
 // cut computes pieces from every use's boundaries.
 func (f *Flow) cut(data []Data, tasks []Task) {
@@ -343,6 +444,7 @@ func (f *Flow) shapes(tasks []Task) {
 		t := &tasks[i]
 		f.Prioritised = f.Prioritised || t.Priority != tasks[0].Priority
 		f.Timed = f.Timed || t.Timeout != 0
+		f.Retried = f.Retried || t.Retries > 0
 		k := shapeKey{work: t.Work, workspace: t.Workspace, gang: t.Gang, hint: t.On.Hint, steps: len(t.Steps)}
 		if len(t.Steps) > 0 {
 			k.kernel, k.launch = t.Steps[0].Kernel, t.Steps[0].Launch
@@ -361,6 +463,11 @@ func (f *Flow) shapes(tasks []Task) {
 			id = int32(len(f.ShapeTask))
 			ids[k] = id
 			f.ShapeTask = append(f.ShapeTask, TaskID(i))
+			if gang := int64(max(t.Gang, 1)); t.Workspace > math.MaxInt64/gang {
+				f.Workspace = math.MaxInt64
+			} else {
+				f.Workspace = max(f.Workspace, t.Workspace*gang)
+			}
 		}
 		f.Rows[i].Shape = id
 		last, lastID = k, id

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -438,4 +439,132 @@ func BenchmarkBuild(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/task")
+}
+
+// needOf returns what one data needs of host memory: counted from the uses, and by bytes.
+func needOf(g *Graph, d DataID) (n Need, twice bool) {
+	f := g.Flow()
+	made := make([]int64, g.Data(d).Bytes)
+	var whole, read, written int64
+	several := false
+	for i := range f.Uses {
+		u := &f.Uses[i]
+		if u.Data != d {
+			continue
+		}
+		several = several || u.P1-u.P0 > 1
+		switch {
+		case u.Access.Writes():
+			written += f.UseBytes(u)
+			for k := f.Pieces[u.P0].Lo; k < f.Pieces[u.P1-1].Hi; k++ {
+				made[k]++
+			}
+		case u.P1-u.P0 > 1:
+			read += f.UseBytes(u)
+		}
+	}
+	for _, m := range made {
+		n.Shared += min(m, 2)
+		n.Apart += m
+		twice = twice || m > 1
+		whole++
+	}
+	if n.Apart == 0 {
+		return n, twice
+	}
+	if several {
+		n.Shared = written + read
+	}
+	n.Apart += whole + read
+	return n, twice
+}
+
+// What a graph needs of host memory is the sum over its data, without outputs that go into memory
+// of the caller's.
+func TestHostNeed(t *testing.T) {
+	var outputs, others int
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawProgram(t)
+		for i := range p.tasks {
+			p.tasks[i].Workspace = int64(rapid.IntRange(0, 2).Draw(t, "workspace"))
+			p.tasks[i].Gang = rapid.IntRange(0, 3).Draw(t, "gang")
+		}
+		g := p.build(t)
+		f := g.Flow()
+		var want, got Need
+		var work int64
+		for d := range DataID(g.NumData()) {
+			n, twice := needOf(g, d)
+			k := slices.IndexFunc(f.Outputs, func(o OutputNeed) bool { return o.Data == d })
+			if data := g.Data(d); (k >= 0) != (data.Output && !data.Input && !twice) {
+				t.Fatalf("data %d is listed as an output: %t", d, k >= 0)
+			}
+			if k >= 0 {
+				outputs++
+				if f.Outputs[k].Need != n {
+					t.Fatalf("output %d needs %v, want %v", d, f.Outputs[k].Need, n)
+				}
+				continue
+			}
+			others++
+			want = want.Plus(n)
+		}
+		if got = f.HostNeed; got != want {
+			t.Fatalf("the graph needs %v, want %v", got, want)
+		}
+		for i := range g.NumTasks() {
+			task := g.Task(TaskID(i))
+			work = max(work, task.Workspace*int64(max(task.Gang, 1)))
+		}
+		if f.Workspace != work {
+			t.Fatalf("workspace %d, want %d", f.Workspace, work)
+		}
+	})
+	if outputs == 0 || others == 0 {
+		t.Errorf("%d outputs and %d other data were drawn", outputs, others)
+	}
+}
+
+// Needs that pass the largest number are that number.
+func TestHostNeedEndsAtTheLargestNumber(t *testing.T) {
+	most := Need{math.MaxInt64, math.MaxInt64}
+	for name, build := range map[string]func(b *Builder){
+		"versions": func(b *Builder) {
+			d := b.Data(Data{Bytes: math.MaxInt64/2 + 1})
+			for range 3 {
+				b.Add(Task{Steps: steps(testKernel), Uses: []Use{{Data: d, Access: Write}}})
+			}
+		},
+		"data": func(b *Builder) {
+			for range 5 {
+				b.Add(Task{Steps: steps(testKernel), Uses: []Use{{Data: b.Data(Data{Bytes: math.MaxInt64 / 2}), Access: Write}}})
+			}
+		},
+		"reads": func(b *Builder) {
+			d := b.Data(Data{Bytes: math.MaxInt64 / 2, Input: true})
+			b.Add(Task{Steps: steps(testKernel), Uses: []Use{{Data: d, Bytes: 1, Access: ReadWrite}}})
+			for range 5 {
+				b.Add(Task{Steps: steps(testKernel), Uses: []Use{{Data: d, Access: Read}}})
+			}
+		},
+	} {
+		var b Builder
+		build(&b)
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := g.Flow().HostNeed; got != most {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	var b Builder
+	b.Add(Task{Steps: steps(testKernel), Workspace: math.MaxInt64 / 2, Gang: 3})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := g.Flow().Workspace; got != math.MaxInt64 {
+		t.Errorf("workspace %d", got)
+	}
 }

@@ -153,8 +153,7 @@ type Action struct {
 	// Secret: of Copy and Launch, other memory that the device takes for it is to be overwritten
 	// afterwards; of Free, the content of Inst.
 	Secret bool
-	// Compare: of Launch, what the task only reads is to be compared before and after. A task that
-	// asks for retries of its own needs it too.
+	// Compare: of Launch, what the task only reads is to be compared before and after.
 	Compare bool
 	Bytes   int64 // Home, Alloc, Copy
 	Src     Inst  // Copy

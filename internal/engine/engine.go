@@ -45,7 +45,7 @@ type Options struct {
 	Retries int
 	Backoff time.Duration
 	// Compare has what tasks only read compared, so that kernels which fail may be tried again
-	// (Action.Compare). For a run it is implied by Retries of its own options.
+	// (Action.Compare). Retries of a run's own options, and of a task, imply it.
 	Compare bool
 	// TaskTimeout bounds each execution of a task that names no timeout of its
 	// own. Negative means no bound; 0 means no bound on devices in the caller's
@@ -148,6 +148,7 @@ type Engine struct {
 	costIDs  uint64        // the last sched.Ready.CostID given out
 	asked    bool          // a call outside Step needs a step
 	hostOnly bool          // every device uses host memory: there are no copies and no inputs to list
+	someHost bool          // some device uses host memory
 	isolated bool          // some device runs in a process of its own
 	teams    bool          // some device is a team
 	checks   checkState
@@ -260,7 +261,7 @@ func (e *Engine) openDevices() {
 		if md.HostMemory {
 			d.space, capBytes = hostSpace, cmp.Or(capBytes, e.m.HostBytes)
 		}
-		e.hostOnly = e.hostOnly && md.HostMemory
+		e.hostOnly, e.someHost = e.hostOnly && md.HostMemory, e.someHost || md.HostMemory
 		capBytes = cmp.Or(capBytes, NoLimit)
 		d.lanes, d.recent, d.team = [2]Lane{next, next + Lane(max(md.Lanes, 1))}, next, md.TeamSize()
 		e.teams = e.teams || d.team > 0

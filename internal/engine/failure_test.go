@@ -826,3 +826,38 @@ func TestSpoilt(t *testing.T) {
 	is(t, r.finish(r.submit(independent(t, 1, 1), engine.RunOptions{})), errBoom)
 	equal(t, "tries", r.count("t0"), 1)
 }
+
+// What tasks only read is compared where the task, the run or the engine asks for it.
+func TestCompare(t *testing.T) {
+	asks := job("asks", 1, reads(0), writes(1))
+	asks.Retries = 1
+	never := job("never", 1, reads(0), writes(2))
+	never.Retries = -1
+	g := build(t, func(b *graph.Builder) {
+		for d := range 4 {
+			b.Data(graph.Data{Name: fmt.Sprint("x", d), Bytes: 8, Input: d == 0})
+		}
+		b.Add(asks)
+		b.Add(never)
+		b.Add(job("leaves it", 1, reads(0), writes(3)))
+	})
+	all := []string{"asks", "never", "leaves it"}
+	for _, c := range []struct {
+		engine engine.Options
+		run    engine.RunOptions
+		want   []string
+	}{
+		{want: all[:1]}, {run: engine.RunOptions{Retries: -1}, want: all[:1]}, {run: engine.RunOptions{Retries: 1}, want: all},
+		{run: engine.RunOptions{Compare: true}, want: all}, {engine: engine.Options{Compare: true}, want: all},
+	} {
+		r := newRig(t, cpus(1), c.engine)
+		var compared []string
+		r.onLaunch = func(o *op) {
+			if o.a.Compare {
+				compared = append(compared, o.a.Graph.TaskName(o.a.Task))
+			}
+		}
+		r.mustRun(r.submit(g, c.run))
+		equal(t, fmt.Sprintf("compared of %v, %v", c.engine.Compare, c.run), strings.Join(compared, ", "), strings.Join(c.want, ", "))
+	}
+}

@@ -146,7 +146,7 @@ func (e *Engine) emitLaunch(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	a := e.out.emit(Launch)
 	a.Op, a.Device, a.Run, a.Task, a.Rank, a.Graph = op, dev, r.id, gt, rec.rank, r.g
 	a.Waits, a.Args = waits, e.args[arg0:len(e.args):len(e.args)]
-	a.Secret, a.Compare = r.secret, r.compare
+	a.Secret, a.Compare = r.secret, r.compare || r.f.Retried && r.g.Task(gt).Retries > 0
 	return a
 }
 

@@ -23,14 +23,6 @@ type hostRoom struct {
 	promised int64        // bytes: the needs of runs that have begun, and what ended runs hold that are kept
 	users    int          // runs that have begun, have not ended and need room
 	roomLine fifo[ticket] // runs that wait for room; those with lined set
-	counts   needScratch
-}
-
-// needScratch is reused from run to run.
-type needScratch struct {
-	made      []int32 // by piece: its versions that tasks make
-	in, out   []int64 // by data: bytes of uses of several pieces that read it, and of all that write it
-	scattered []bool  // by data: some use has several pieces
 }
 
 // hasRoom reports whether a run that has all else may begin, and notes that it does. If not, the run
@@ -40,7 +32,7 @@ func (e *Engine) hasRoom(r *run) bool {
 		return true
 	}
 	first := e.firstForRoom()
-	if (first == nil || first == r) && (e.users == 0 || e.promised+r.hostNeed <= e.mem.spaces[hostSpace].cap) {
+	if (first == nil || first == r) && (e.users == 0 || r.hostNeed <= e.mem.spaces[hostSpace].cap-e.promised) {
 		e.users++
 		e.promised += r.hostNeed
 		return true
@@ -116,87 +108,27 @@ func (e *Engine) hostHeld(r *run) (bytes int64) {
 }
 
 // needRoom returns an upper bound of the bytes that a run holds in host memory at a time, 0 if there
-// is no limit.
+// is no limit. It is the limit at most: a run that needs more begins as one that needs all of it.
 func (e *Engine) needRoom(r *run) int64 {
-	if e.mem.spaces[hostSpace].cap == 0 || r.o.Probe || r.o.Of != 0 {
+	limit := e.mem.spaces[hostSpace].cap
+	if limit == 0 || r.o.Probe || r.o.Of != 0 {
 		return 0
 	}
-	e.countUses(r)
-	n := r.o.Beside
-	for d := range graph.DataID(r.g.NumData()) {
-		n += e.dataNeed(r, d)
-	}
-	host, work := false, int64(0)
-	for i := range e.m.Devices {
-		host = host || e.m.Devices[i].HostMemory
-	}
-	for _, gt := range r.f.ShapeTask {
-		t := r.g.Task(gt)
-		work = max(work, t.Workspace*int64(max(t.Gang, 1)))
-	}
-	if host {
-		n += work
-	}
-	return n
-}
-
-// countUses counts how the graph of a run uses its data.
-func (e *Engine) countUses(r *run) {
-	f, c := r.f, &e.counts
-	c.made = zeros(c.made, len(f.Pieces))
-	c.in, c.out, c.scattered = zeros(c.in, r.g.NumData()), zeros(c.out, r.g.NumData()), zeros(c.scattered, r.g.NumData())
-	for i := range f.Values[f.NumInitial:] {
-		c.made[f.Values[int(f.NumInitial)+i].Piece]++
-	}
-	for i := range f.Uses {
-		u := &f.Uses[i]
-		several := u.P1-u.P0 > 1
-		c.scattered[u.Data] = c.scattered[u.Data] || several
-		if u.W >= 0 {
-			c.out[u.Data] += f.UseBytes(u)
-		} else if several {
-			c.in[u.Data] += f.UseBytes(u)
+	n := r.f.HostNeed.Plus(graph.Need{Shared: r.o.Beside, Apart: r.o.Beside})
+	if r.refs != nil {
+		for i := range r.f.Outputs {
+			if o := &r.f.Outputs[i]; r.refs[o.Data] >= 0 {
+				n = n.Plus(o.Need)
+			}
 		}
 	}
-}
-
-// zeros returns n zero elements in the memory of a slice, if it has as many.
-func zeros[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
+	if e.someHost {
+		n = n.Plus(graph.Need{Shared: r.f.Workspace, Apart: r.f.Workspace})
 	}
-	s = s[:n]
-	clear(s)
-	return s
-}
-
-// dataNeed returns an upper bound of the bytes that a run holds of one data at a time.
-//
-// Where all devices use host memory, there is a buffer for each version of a piece, and two versions
-// of a piece at a time (tooManyVersions). Buffers of several pieces last as long as one of these, so
-// that each use may have its own. Where there is device memory, every version may be spilled or
-// committed, and be an anchor for as long as the run goes on; and a first version may be copied out
-// of the caller's memory. An output that is written once goes into the caller's memory.
-func (e *Engine) dataNeed(r *run, d graph.DataID) int64 {
-	f, c := r.f, &e.counts
-	var all, once, most, initial int64 // bytes of pieces: made in every version, at least once, at most twice; given
-	home := r.g.Data(d).Output && !r.g.Data(d).Input && (r.refs == nil || r.refs[d] < 0)
-	for p := f.PieceOff[d]; p < f.PieceOff[d+1]; p++ {
-		bytes, made := f.Pieces[p].Hi-f.Pieces[p].Lo, int64(c.made[p])
-		all += made * bytes
-		most += min(made, 2) * bytes
-		once += min(made, 1) * bytes
-		initial += bytes
+	if e.hostOnly {
+		return min(n.Shared, limit)
 	}
-	switch {
-	case all == 0 || home && all == once:
-		return 0
-	case !e.hostOnly:
-		return all + initial + c.in[d]
-	case c.scattered[d]:
-		return c.out[d] + c.in[d]
-	}
-	return most
+	return min(n.Apart, limit)
 }
 
 // noRoom says for what a run waits that is in line for room.

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,26 @@ func TestRunThatNeverFits(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	is(t, r.ended[after].Err, nil)
+}
+
+// A run whose need is beyond all numbers waits until it is alone, too.
+func TestNeedBeyondAllNumbers(t *testing.T) {
+	for name, m := range map[string]*machine.Machine{"cpu": withHost(cpus(2), 100), "gpu": withHost(gpus(2, 100), 100)} {
+		for _, c := range []struct {
+			tasks  int
+			beside int64
+		}{{8, 0}, {16, 0}, {1, math.MaxInt64}} { // wrapped, the sums are negative or 0
+			r := newRig(t, m, engine.Options{})
+			hold := r.submit(line(t, "hold", 1, 60), engine.RunOptions{})
+			huge := r.submit(line(t, "huge", c.tasks, 1<<60), engine.RunOptions{Beside: c.beside})
+			r.finish(hold, huge)
+			is(t, r.ended[hold].Err, nil)
+			is(t, r.ended[huge].Err, engine.ErrOutOfMemory)
+			if began, ended := r.ended[huge].Report.Started, r.ended[hold].Report.Ended; began < ended {
+				t.Errorf("%s: the run of %d tasks began at %v, before %v", name, c.tasks, began, ended)
+			}
+		}
+	}
 }
 
 // A run that waits for room can be cancelled, says what it waited for, and does not hold up those

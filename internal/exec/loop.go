@@ -512,8 +512,7 @@ func (d *dev) next(k driver.Kind, op engine.Op, waits []engine.Op) *driver.Op {
 func (l *loop) launch(a *engine.Action) {
 	d := l.devs[a.Device]
 	op := d.next(driver.Launch, a.Op, a.Waits)
-	op.Task, op.Secret = a.Graph.Task(a.Task), a.Secret
-	op.Compare = a.Compare || op.Task.Retries > 0
+	op.Task, op.Secret, op.Compare = a.Graph.Task(a.Task), a.Secret, a.Compare
 	if a.Gang {
 		l.assemble(a, op.Task, d)
 	}
