@@ -63,7 +63,7 @@ func (h *hold) take(n int64) error {
 		h.reserve(-n) // nothing was made that would have to be collected
 		return err
 	}
-	h.s.garbage.collect()
+	h.s.garbage.collect(n)
 	return nil
 }
 
@@ -166,14 +166,14 @@ func (h *hold) read(from io.Reader, length, limit int64) ([]byte, error) {
 				return nil, err
 			}
 			old := b
-			if room > firstBytes { // it is not of buffers
-				h.s.garbage.add(room)
-			}
+			had := room
 			room, b = more, append(make([]byte, 0, more+1), b...)
 			if h.secret {
 				clear(old)
 			}
-			h.body = b
+			if h.body = b; had > firstBytes { // it is not of buffers
+				h.s.garbage.add(had)
+			}
 		}
 		n, err := from.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
