@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -16,7 +17,8 @@ import (
 // Connections of HTTP and of gRPC share one number of places. Where all are taken, a new connection is given that of
 // another, and refused only if all others have requests under way:
 //
-//   - first of one that is silent, which has not sent a request yet that the guard let in, by the head of the request;
+//   - first of one that is silent, which has not sent a request yet that the guard let in, by the head of the request; of
+//     its oldest few one that has sent nothing, for the others may be about to have a request;
 //   - then of one whose client is known and which is idle.
 //
 // Of these, the address with the most connections loses one first: its oldest silent one, or the one that has been idle
@@ -51,6 +53,7 @@ type connection struct {
 	of    *connections
 	shown shown
 	from  string
+	heard atomic.Bool // something of it was read
 
 	// Guarded by of.mu.
 	gone  bool          // it has no place any more
@@ -100,7 +103,7 @@ const justUsed = time.Second
 // held.
 func (t *connections) yields(x *connection) *connection {
 	t.looks++
-	if c := t.silent.oldest(); c != nil && c != x {
+	if c := t.silent.yields(x); c != nil {
 		return c
 	}
 	now := time.Now()
@@ -114,6 +117,17 @@ func (t *connections) yields(x *connection) *connection {
 		}
 	}
 	return x
+}
+
+// spoke reports whether something came from the client, whether it was read yet or not.
+func (c *connection) spoke() bool { return c.heard.Load() || unread(c.Conn) }
+
+func (c *connection) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && !c.heard.Load() {
+		c.heard.Store(true)
+	}
+	return n, err
 }
 
 // shortage ends some connections where the process has no descriptors left.
@@ -348,6 +362,25 @@ func (g *groups) oldest() *connection {
 		return nil
 	}
 	return g.heap[0].list.Front().Value.(numbered).connection
+}
+
+// few is the number of connections of which one that has sent nothing gives way first. More would take longer to look at, and
+// where all others have sent something a new one would have less time for that.
+const few = 8
+
+// yields returns the oldest of the first few connections, of the address that has the most, that has sent nothing, or the
+// oldest if all have; nil if x, the youngest, is the only one.
+func (g *groups) yields(x *connection) *connection {
+	first := g.oldest()
+	if first == nil || first == x {
+		return nil
+	}
+	for e, i := g.heap[0].list.Front(), 0; e != nil && i < few; e, i = e.Next(), i+1 {
+		if c := e.Value.(numbered).connection; c != x && !c.spoke() {
+			return c
+		}
+	}
+	return first
 }
 
 // limited is a listener whose connections have places.

@@ -86,6 +86,59 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// A connection that has sent something keeps its place while silent ones of its own address come, whether the server has read
+// that or not; where the oldest few have sent something the oldest goes, so that new ones have their time.
+func TestPlacesSpoken(t *testing.T) {
+	const places = 4 * few
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conns := newConnections(places, slog.New(slog.DiscardHandler))
+	defer conns.end()
+	in := &limited{Listener: l, all: conns}
+	accept := func(says string) *connection {
+		t.Helper()
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if _, err := io.WriteString(c, says); err != nil {
+			t.Fatal(err)
+		}
+		x, err := in.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { x.Close() })
+		return x.(*connection)
+	}
+	unheard, heard := accept("GET"), accept("G")
+	if n, err := heard.Read(make([]byte, 8)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	until(t, "what was sent is there", func() bool { return unheard.spoke() })
+	var silent *connection
+	for range 5 * places {
+		silent = accept("")
+	}
+	if unheard.gone || heard.gone || silent.gone || silent.spoke() || conns.count() != places {
+		t.Errorf("gone: %t and %t of those that spoke, and %t of the youngest; %d are open", unheard.gone, heard.gone, silent.gone, conns.count())
+	}
+	for range 2 * places {
+		until(t, "what was sent is there", accept("G").spoke)
+	}
+	silent = accept("")
+	for range places - few {
+		if silent.gone {
+			t.Fatal("a new one has no time to send something")
+		}
+		until(t, "what was sent is there", accept("G").spoke)
+	}
+}
+
 // What it costs to refuse a connection, or to find one that yields, does not grow with the number of those that are open.
 func TestPlacesGrowth(t *testing.T) {
 	for _, n := range []int{100, 10_000} {

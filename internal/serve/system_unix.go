@@ -4,6 +4,7 @@ package serve
 
 import (
 	"math"
+	"net"
 	"os"
 	"syscall"
 )
@@ -25,4 +26,22 @@ func descriptors() int {
 func writable(dir string) error {
 	const write, search = 2, 1
 	return syscall.Access(dir, write|search)
+}
+
+// unread reports whether something of a connection waits to be read. Connections of Go's do not block.
+func unread(c net.Conn) (is bool) {
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) { // one that is closed has nothing
+		var b [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)
+		is = n > 0 && err == nil
+	})
+	return is
 }
