@@ -108,9 +108,9 @@ type keeps struct {
 	o      Checkpoint
 	unlock func()
 
-	mu     sync.Mutex // guards the fields below
-	used   map[string]bool
-	active []*saver // of computations that have not ended or whose last checkpoint is not written
+	mu     sync.Mutex      // guards the fields below
+	used   map[string]bool // names that are taken, by whether the computation goes on or its checkpoints are being removed
+	active []*saver        // of computations that have not ended or whose last checkpoint is not written
 	closed bool
 }
 
@@ -238,7 +238,7 @@ func (k *keeps) begin(name string) (*disk.Folder, error) {
 		return nil, err
 	}
 	k.mu.Lock()
-	used := k.used[name]
+	_, used := k.used[name]
 	k.used[name] = true
 	k.mu.Unlock()
 	if used {
@@ -252,7 +252,7 @@ func (k *keeps) begin(name string) (*disk.Folder, error) {
 	return f, nil
 }
 
-// free gives back the name of a computation that was refused before it began.
+// free gives back the name of a computation that was refused before it began, or whose checkpoints are removed.
 func (k *keeps) free(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -273,6 +273,11 @@ func (k *keeps) enter(s *saver) error {
 func (k *keeps) leave(s *saver) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if s.began {
+		k.used[s.meta.Name] = false
+	} else {
+		delete(k.used, s.meta.Name)
+	}
 	k.active = slices.DeleteFunc(k.active, func(o *saver) bool { return o == s })
 	if k.closed && len(k.active) == 0 {
 		k.unlock()
@@ -318,6 +323,57 @@ func (r *Runtime) Checkpoint(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Forget removes the checkpoints of a computation that has ended, in this process or an earlier one, once its last is written,
+// and lets another have its name. Others go on as they are. It errs while the computation itself goes on; that there is none
+// of the name is no error.
+func (r *Runtime) Forget(ctx context.Context, name string) error {
+	need("Forget", ctx, true)
+	if r == nil {
+		return errNoRuntime
+	}
+	if r.keeps == nil {
+		return nil
+	}
+	if err := validName(name); err != nil {
+		return err
+	}
+	return r.keeps.forget(ctx, name)
+}
+
+// forget removes the checkpoints of a computation and frees its name.
+func (k *keeps) forget(ctx context.Context, name string) error {
+	k.mu.Lock()
+	for _, s := range k.active {
+		if s.meta.Name != name || !s.ending {
+			continue
+		}
+		k.mu.Unlock()
+		select {
+		case <-s.over:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s: the last one is not on the disk yet: %w", ErrCheckpoint, name, context.Cause(ctx))
+		}
+		k.mu.Lock()
+		break
+	}
+	closed, used := k.closed, k.used[name]
+	if !closed && !used {
+		k.used[name] = true
+	}
+	k.mu.Unlock()
+	switch {
+	case closed: // another process may have the folder
+		return ErrClosed
+	case used:
+		return fmt.Errorf("%w: %q goes on; end it before its checkpoints are removed", ErrCheckpoint, name)
+	}
+	defer k.free(name)
+	if err := disk.Remove(k.o.Dir, name); err != nil {
+		return fmt.Errorf("%w: %w", ErrCheckpoint, err)
+	}
+	return nil
 }
 
 // Kept returns all parameters of the newest checkpoint of a computation that is to be

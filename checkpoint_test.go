@@ -801,3 +801,41 @@ func TestRunStagesBetweenParts(t *testing.T) {
 		t.Error("tasks wrote more than they were to")
 	}
 }
+
+// What is forgotten is gone and its name free, whether this process or another computed it, and a computation that goes on is
+// not forgotten.
+func TestForget(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "c")
+	rt := mustKeep(t, weft.Checkpoint{Dir: dir, Every: -1}, nil)
+	state := []weft.Binding{weft.Bind("x", []int{1})}
+	for range 2 {
+		err := rt.Steps(t.Context(), weft.Keep{Name: "used"}, 1, state, func(context.Context, int) error {
+			if err := rt.Forget(t.Context(), "used"); !errors.Is(err, weft.ErrCheckpoint) || !strings.Contains(err.Error(), "goes on") {
+				t.Errorf("while it goes on: %v", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Forget(t.Context(), "used"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "used")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("its folder: %v", err)
+		}
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "old"), 0o700), rt.Forget(t.Context(), "old"), rt.Forget(t.Context(), "none")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "old")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("that of another process: %v", err)
+	}
+	if err := rt.Forget(t.Context(), ".."); !errors.Is(err, weft.ErrCheckpoint) {
+		t.Errorf("a bad name: %v", err)
+	}
+	rt.Close()
+	if err := rt.Forget(t.Context(), "used"); !errors.Is(err, weft.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}

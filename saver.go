@@ -447,9 +447,6 @@ func (s *saver) close() {
 	s.mu.Unlock()
 	end := func() {
 		_ = s.folder.Close() // its files are closed
-		if !s.began {
-			s.r.keeps.free(s.meta.Name)
-		}
 		s.r.keeps.leave(s)
 		close(s.over)
 		for _, a := range late {

@@ -38,7 +38,7 @@ func Call(ctx context.Context, rt *weft.Runtime, j Job, pkg string) (*Result, er
 	}
 	w := j.Whole().Work
 	j = form(rt, j)
-	res, err := run(ctx, rt, j, nil, w.Ops <= smallOps && w.Bytes <= smallBytes)
+	res, err := run(ctx, rt, j, nil, w.Ops <= smallOps && w.Bytes <= smallBytes, nil)
 	if err != nil && res == nil {
 		err = fmt.Errorf("%s: %w", j.Name(), err)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
@@ -54,6 +55,57 @@ func RunStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, bef
 	return res, err
 }
 
+// RunLong runs a job that is not resumed: as RunStages does if its run is predicted to take at least a time, and as Run does
+// otherwise.
+func RunLong(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, least time.Duration, before ...func(Job, *graph.Graph, *weft.Prediction)) (*Result, error) {
+	if rt == nil {
+		return nil, fmt.Errorf("%s: %w", j.Name(), errNoRuntime)
+	}
+	j = form(rt, j)
+	if err := Keepable(j); err != nil {
+		return nil, fmt.Errorf("%s: %w", j.Name(), err)
+	}
+	res, err := run(ctx, rt, j, before, false, func(p *weft.Plan, res *Result) (long bool, err error) {
+		if p.Prediction == nil || p.Prediction.Median < least {
+			return false, nil
+		}
+		on := ""
+		if _, placed := j.(Placed); placed {
+			on = formatMachine(rt.Machine())
+		}
+		res.Report, err = rt.RunStages(ctx, keepAs(keep, p.Ranges, variantOf(res.Variants), on), p.Graph, j.Bind()...)
+		return true, err
+	})
+	if err != nil && res == nil {
+		return nil, fmt.Errorf("%s: %w", j.Name(), err)
+	}
+	return res, err
+}
+
+// variantOf returns the name of the variant that was taken, "" for none.
+func variantOf(list []Variant) string {
+	if i := slices.IndexFunc(list, func(w Variant) bool { return w.Taken }); i >= 0 {
+		return list[i].Name
+	}
+	return ""
+}
+
+// keepAs is how a job is kept, with what its graph is built again by: on is the machine of one that is Placed.
+func keepAs(keep weft.Keep, ranges []sched.Range, variant, on string) weft.Keep {
+	keep.Params = maps.Clone(keep.Params)
+	if keep.Params == nil {
+		keep.Params = make(map[string]string)
+	}
+	keep.Params[rangesParam] = formatRanges(ranges)
+	if variant != "" {
+		keep.Params[variantParam] = variant
+	}
+	if on != "" {
+		keep.Params[machineParam] = on
+	}
+	return keep
+}
+
 func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, before []func(Job, *graph.Graph, *weft.Prediction)) (*Result, error) {
 	if err := Keepable(j); err != nil {
 		return nil, err
@@ -80,9 +132,7 @@ func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, bef
 				err = fmt.Errorf("%w: %s %q: %w", weft.ErrCheckpoint, variantParam, variant, err)
 			}
 		} else if res.Variants, err = v.Vary(pricer(ctx, rt)); err == nil {
-			if i := slices.IndexFunc(res.Variants, func(w Variant) bool { return w.Taken }); i >= 0 {
-				variant = res.Variants[i].Name
-			}
+			variant = variantOf(res.Variants)
 		}
 		if err != nil {
 			return nil, err
@@ -116,21 +166,11 @@ func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, bef
 	for _, f := range before {
 		f(j, g, res.Prediction)
 	}
-	keep.Params = maps.Clone(keep.Params)
-	if keep.Params == nil {
-		keep.Params = make(map[string]string)
-	}
-	keep.Params[rangesParam] = formatRanges(ranges)
-	if variant != "" {
-		keep.Params[variantParam] = variant
-	}
+	on := old[machineParam]
 	if placed && !resumed {
-		old = map[string]string{machineParam: formatMachine(m)}
+		on = formatMachine(m)
 	}
-	if text := old[machineParam]; text != "" {
-		keep.Params[machineParam] = text
-	}
-	res.Report, err = rt.RunStages(ctx, keep, g, j.Bind()...)
+	res.Report, err = rt.RunStages(ctx, keepAs(keep, ranges, variant, on), g, j.Bind()...)
 	return &res, err
 }
 

@@ -324,15 +324,16 @@ func Run(ctx context.Context, rt *weft.Runtime, j Job, before ...func(Job, *grap
 		return nil, fmt.Errorf("%s: %w", j.Name(), errNoRuntime)
 	}
 	j = form(rt, j)
-	res, err := run(ctx, rt, j, before, false)
+	res, err := run(ctx, rt, j, before, false, nil)
 	if err != nil && res == nil {
 		return nil, fmt.Errorf("%s: %w", j.Name(), err)
 	}
 	return res, err
 }
 
-// run runs a job as it is; quick means without comparing variants and predicting.
-func run(ctx context.Context, rt *weft.Runtime, j Job, before []func(Job, *graph.Graph, *weft.Prediction), quick bool) (*Result, error) {
+// run plans a job as it is and runs it, by staged if that is given and takes it; quick means without comparing variants and
+// predicting.
+func run(ctx context.Context, rt *weft.Runtime, j Job, before []func(Job, *graph.Graph, *weft.Prediction), quick bool, staged func(*weft.Plan, *Result) (taken bool, err error)) (*Result, error) {
 	if p, ok := j.(Placed); ok {
 		if err := p.Place(rt.Machine()); err != nil {
 			return nil, err
@@ -372,7 +373,14 @@ func run(ctx context.Context, rt *weft.Runtime, j Job, before []func(Job, *graph
 	if p.Prediction != nil {
 		res.Prediction, res.Predicted = p.Prediction, p.Prediction.Median
 	}
-	if res.Report, err = rt.Run(ctx, p.Graph, j.Bind()...); err != nil {
+	taken := false
+	if staged != nil {
+		taken, err = staged(p, &res)
+	}
+	if !taken {
+		res.Report, err = rt.Run(ctx, p.Graph, j.Bind()...)
+	}
+	if err != nil {
 		// A device that has no function may be seen first by what its task did not write.
 		if _, missing := rt.Prepare(p.Graph); errors.Is(missing, weft.ErrNoFunc) {
 			err = missing

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -88,16 +87,15 @@ func (k *checkpoints) remove(id string, ran bool) {
 	if k.dir == "" {
 		return
 	}
-	dir := filepath.Join(k.dir, id)
-	if _, err := os.Lstat(dir); err != nil {
-		return
-	}
+	err := error(nil)
 	if ran {
 		ctx, cancel := context.WithTimeout(context.Background(), lastWritten)
-		_ = k.rt.Checkpoint(ctx) // others take one, too; that there are none is no mistake
-		cancel()
+		defer cancel()
+		err = k.rt.Forget(ctx, id)
+	} else {
+		err = disk.Remove(k.dir, id)
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	if err != nil {
 		k.log.Error("the checkpoints of a job that has ended could not be removed", "job", id, "err", err)
 	}
 }
@@ -183,20 +181,15 @@ func (s *Server) keptOf(ctx context.Context, q api.JobRequest) keptAs {
 // runKept is workload.Run for a job that is kept in checkpoints if its run takes long. resumed reports whether it
 // went on from one.
 func runKept(ctx context.Context, rt *weft.Runtime, job workload.Job, as keptAs, params map[string]string, before func(workload.Job, *graph.Graph, *weft.Prediction)) (res *workload.Result, resumed bool, err error) {
-	if as.name != "" && workload.Keepable(job) == nil {
-		long := as.resumed
-		if !long {
-			plan, err := workload.Plan(ctx, rt, job)
-			if err != nil {
-				return nil, false, err
-			}
-			long = plan.Prediction != nil && plan.Prediction.Median >= keepAfter
-		}
-		if long {
-			res, err = workload.RunStages(ctx, rt, job, weft.Keep{Name: as.name, Params: params}, before)
-			return res, as.resumed, err
-		}
+	if as.name == "" || workload.Keepable(job) != nil {
+		res, err = workload.Run(ctx, rt, job, before)
+		return res, false, err
 	}
-	res, err = workload.Run(ctx, rt, job, before)
-	return res, false, err
+	keep := weft.Keep{Name: as.name, Params: params}
+	if as.resumed {
+		res, err = workload.RunStages(ctx, rt, job, keep, before)
+	} else {
+		res, err = workload.RunLong(ctx, rt, job, keep, keepAfter, before)
+	}
+	return res, as.resumed, err
 }

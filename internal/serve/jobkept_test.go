@@ -3,19 +3,28 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/checkpoint/disk"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
 )
 
 // keptJob is a job of many short tasks, without its check, which takes longer than they do.
@@ -192,6 +201,107 @@ func TestJobNotKept(t *testing.T) {
 	}
 	if names, err := os.ReadDir(again.kept.dir); err != nil || len(names) != 0 {
 		t.Errorf("%v, %v", names, err)
+	}
+}
+
+// The end of a job removes its own checkpoints, which others have none taken for, and its name may be used again.
+func TestJobKeptAlone(t *testing.T) {
+	dir := t.TempDir()
+	var mu sync.Mutex
+	var told []weft.Saved
+	rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Checkpoint: weft.Checkpoint{Dir: dir, Every: -1, Saved: func(s weft.Saved) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, s)
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	steps := func(name string, step func(i int)) error {
+		return rt.Steps(t.Context(), weft.Keep{Name: name}, 2, []weft.Binding{weft.Bind("x", []int{1})}, func(_ context.Context, i int) error { step(i); return nil })
+	}
+	begun, release, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- steps("other", func(i int) {
+			if i == 0 {
+				close(begun)
+				<-release
+			}
+		})
+	}()
+	<-begun
+	k := checkpoints{dir, rt, slog.New(slog.DiscardHandler)}
+	for range 2 {
+		if err := steps("job", func(int) {}); err != nil {
+			t.Fatal(err)
+		}
+		k.remove("job", true)
+		if _, err := os.Stat(filepath.Join(dir, "job")); !os.IsNotExist(err) {
+			t.Errorf("its folder: %v", err)
+		}
+	}
+	close(release)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	k.remove("other", true) // once its last checkpoint is written
+	mu.Lock()
+	defer mu.Unlock()
+	for _, s := range told {
+		if !s.Finished || s.Err != nil {
+			t.Errorf("%+v", s)
+		}
+	}
+	if len(told) != 3 {
+		t.Errorf("%d checkpoints", len(told))
+	}
+}
+
+// counted counts how often the graph of a job is built.
+type counted struct {
+	workload.Job
+	graphs *int
+}
+
+func (c counted) Graph(r []sched.Range) (*graph.Graph, error) {
+	*c.graphs++
+	return c.Job.Graph(r)
+}
+
+// A job is planned once, whether it takes long and is kept or not.
+func TestJobKeptPlan(t *testing.T) {
+	after := keepAfter
+	defer func() { keepAfter = after }()
+	dir := t.TempDir()
+	rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: catalog.Funcs(), Checkpoint: weft.Checkpoint{Dir: dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	for i, least := range []time.Duration{time.Hour, 0} {
+		keepAfter = least
+		w, _ := catalog.Find("automata")
+		flags := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
+		order := w.Flags(flags)
+		if err := setParameters(flags, w.Name, map[string]any{"rows": 64, "cols": 64, "steps": 8}); err != nil {
+			t.Fatal(err)
+		}
+		job, err := order.Make(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, name := 0, fmt.Sprint("job", i)
+		if _, _, err := runKept(t.Context(), rt, counted{job, &n}, keptAs{name, false}, nil, func(workload.Job, *graph.Graph, *weft.Prediction) {}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = os.Stat(filepath.Join(dir, name))
+		if n != 1 || (err == nil) != (least == 0) {
+			t.Errorf("least %v: %d graphs were built; its folder: %v", least, n, err)
+		}
+		if err := job.Check(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -66,6 +66,20 @@ func Open(dir, name string, create bool) (*Folder, error) {
 	return &Folder{root}, nil
 }
 
+// Remove removes the folder of that name in dir, or a link in its place, with what is in it; dir may be a link. That there is
+// none is no error.
+func Remove(dir, name string) error {
+	parent, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	return parent.RemoveAll(name)
+}
+
 // Close closes the folder.
 func (f *Folder) Close() error { return f.root.Close() }
 
