@@ -73,10 +73,13 @@ func TestBothInTime(t *testing.T) {
 // The time by which both ends are done with a probability is that of a scan over times.
 func TestLatest(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
-	for range 300 {
-		ends := make([]end, 2)
+	for k := range 3000 {
+		ends, wide := make([]end, 2), 0.5
+		if k%2 == 0 {
+			wide = 3
+		}
 		for i := range ends {
-			ends[i] = end{fixed: 100 * rng.Float64(), x: spread{10 + 100*rng.Float64(), 0.5 * rng.Float64(), 0.5 * rng.Float64()}}
+			ends[i] = end{fixed: 100 * rng.Float64(), x: spread{10 + 1000*rng.Float64(), wide * rng.Float64(), wide * rng.Float64()}}
 			if rng.IntN(4) == 0 { // known exactly
 				ends[i].x.below, ends[i].x.above = 0, 0
 			}
@@ -84,7 +87,7 @@ func TestLatest(t *testing.T) {
 		for _, p := range []float64{0.5, 0.9, 0.99} {
 			got := latest(ends, p)
 			both := func(t float64) float64 { return ends[0].within(t) * ends[1].within(t) }
-			if both(got*(1+1e-5)) < p-1e-6 || both(got*(1-1e-5)) > p+1e-4 {
+			if both(got*(1+1e-5)) < p-1e-6 || both(got*(1-1e-5)) > p+1e-6 {
 				t.Fatalf("%+v: by %v with %v and not %v", ends, got, both(got), p)
 			}
 		}
@@ -132,5 +135,50 @@ func TestOffersByHand(t *testing.T) {
 	}
 	if l := d.Lost[0]; l.Option.Offer.Type != "dear" || l.Reason != "costs 1.5 times as much" || l.CostBenefit != 0 {
 		t.Errorf("%+v", l)
+	}
+}
+
+// The options that are weighed before the best is known: a rented machine does a part of the job, and never more than all or
+// nothing, beside the fastest devices here, wherever these are named.
+func TestWeighedSplits(t *testing.T) {
+	r := job()
+	slow := r.Here[0]
+	slow.Name, slow.GPU.Name = "cuda:1", "RTX-4050"
+	r.Here = append(r.Here, slow)
+	r.Deadline = time.Second // which no split keeps
+	c := Shipped()
+	c.Instances = []Instance{{Cloud: "c", Type: "one", GPU: "L4", GPUs: 1, OnDemand: 1, PriceDate: today}}
+	splits := func(need Need) (n int) {
+		r.Need = need
+		w := &weighing{Request: r, predictor: exactly{"L4": 1000, "RTX-4060": 1e6, "RTX-4050": 2e6}, known: make(map[place]Estimate), unfit: make(map[string]string)}
+		if err := w.rented(c); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range w.options {
+			if o.Kind != Hybrid {
+				continue
+			}
+			if n++; o.Here != "cuda:0" || o.First == nil && (o.Parts < 1 || o.Parts >= need.Parts) {
+				t.Errorf("%d parts of %d there, and the rest on %s", o.Parts, need.Parts, o.Here)
+			}
+		}
+		return n
+	}
+	if n := splits(r.Need); n == 0 {
+		t.Error("no split")
+	}
+	need := r.Need
+	need.Parts, need.First = 1, [3]First{{Flops: need.Flops / 2, Bytes: need.Bytes / 2, Upload: 1}}
+	if n := splits(need); n != 1 {
+		t.Errorf("%d options with the first half here", n)
+	}
+	need.First = [3]First{{Flops: need.Flops, Bytes: need.Bytes, Upload: 1}}
+	if n := splits(need); n != 0 {
+		t.Errorf("%d options with all of the work here and a rented machine", n)
+	}
+	r.Here[0], r.Here[1] = r.Here[1], r.Here[0]
+	need.Parts = 64
+	if n := splits(need); n == 0 {
+		t.Error("no split")
 	}
 }

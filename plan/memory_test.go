@@ -318,7 +318,7 @@ func TestDistributeErrors(t *testing.T) {
 		{[]Array{{Name: "a", Bytes: 1, Role: "x"}}, Room{}, "unknown role"},
 		{[]Array{{Name: "a", Bytes: 1, Access: "x"}}, Room{}, "unknown access"},
 		{[]Array{{Name: "a", Bytes: 1, Near: "b"}}, Room{}, "not there"},
-		{[]Array{{Name: "a", Bytes: 9, Grain: 3, Spread: Split}, {Name: "b", Bytes: 9, Grain: 2, Spread: Split}}, Room{}, "no multiple"},
+		{[]Array{{Name: "a", Bytes: 9, Grain: 3, Spread: Split}, {Name: "b", Bytes: 9, Grain: 2, Spread: Split}}, Room{}, "grain 3 is no multiple of 2"},
 		{[]Array{{Name: "a", Bytes: 1}}, Room{Margin: 1}, "margin"},
 		{[]Array{{Name: "a", Bytes: 1}}, Room{Devices: []machine.DeviceID{1}}, "memory of its own"},
 		{[]Array{{Name: "a", Bytes: 1}}, Room{Devices: []machine.DeviceID{}}, "no device"},
@@ -326,5 +326,9 @@ func TestDistributeErrors(t *testing.T) {
 		if _, err := Distribute(c.a, m, c.r); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.a, err, c.want)
 		}
+	}
+	given := &placing{m: m}
+	if err := given.refusal(false); !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), "none of 400000 placements") {
+		t.Errorf("after 200,000 placements in each of two orders: %v", err)
 	}
 }

@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/weft-run/weft/graph"
@@ -38,6 +40,35 @@ func TestNeedOfChain(t *testing.T) {
 	}
 	if !reflect.DeepEqual(n, want) {
 		t.Errorf("%+v\nwant %+v", n, want)
+	}
+}
+
+// A job has the code that all of its kernels have, those without any aside.
+func TestDialectsOf(t *testing.T) {
+	for _, c := range []struct {
+		kernels [][]graph.Dialect
+		want    []graph.Dialect
+	}{
+		{[][]graph.Dialect{{graph.Go, graph.PTX, graph.SPIRV}, {graph.SPIRV, graph.Go}}, []graph.Dialect{graph.Go, graph.SPIRV}},
+		{[][]graph.Dialect{{graph.Abstract}, {graph.PTX, graph.Go}, {graph.Go}}, []graph.Dialect{graph.Go}},
+		{[][]graph.Dialect{{graph.PTX}, {graph.Go}}, nil},
+		{[][]graph.Dialect{{graph.Abstract}}, nil},
+	} {
+		b := new(graph.Builder)
+		for i, dialects := range c.kernels {
+			k := &graph.Kernel{Name: fmt.Sprint("k", i)}
+			for _, d := range dialects {
+				k.Impls = append(k.Impls, graph.Impl{Dialect: d, Entry: "k"})
+			}
+			b.Add(graph.Task{Steps: []graph.Step{{Kernel: k, Launch: graph.Grid(1)}}, Uses: []graph.Use{{Data: b.Data(graph.Data{Bytes: 1, Output: true}), Access: graph.Write}}})
+		}
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := dialectsOf(g); !slices.Equal(got, c.want) {
+			t.Errorf("kernels in %v: %v, want %v", c.kernels, got, c.want)
+		}
 	}
 }
 

@@ -11,6 +11,41 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
+// A prediction names the shortest and the longest trial that it is made from.
+func TestTriedNamesTrials(t *testing.T) {
+	m, _ := machine.Named("2xcpu")
+	var trials []Point
+	for _, s := range []float64{0.02, 0.3, 4} {
+		trials = append(trials, PointOf(Need{Name: "j", Workload: "w", Flops: s * 1e9, Unit: graph.FP64, Launches: 1}, 1, 1, []float64{s, s, s}))
+	}
+	for n, want := range map[int]string{1: "by runs of 20 ms,", 3: "by runs of 20 ms to 4 s,"} {
+		need := Need{Name: "j", Workload: "w", Flops: 1e12, Unit: graph.FP64, Launches: 1}
+		if e := Learn(nil, nil).Tried(m, trials[:n]).OnMachine(need, m); !strings.Contains(e.Why, want) {
+			t.Errorf("%d trials: %s, want %s", n, e.Why, want)
+		}
+	}
+}
+
+// Half of the range of runs is the error of a prediction between trials, and half of what trials differ by beside it.
+func TestTriedNoise(t *testing.T) {
+	m, _ := machine.Named("2xcpu")
+	half := func(noise, bend float64) float64 {
+		var trials []Point
+		for i, s := range []float64{1, 4 * math.Exp(bend)} {
+			n := Need{Name: "j", Workload: "w", Flops: 1e12 * math.Pow(4, float64(i)), Unit: graph.FP64}
+			trials = append(trials, PointOf(n, 1, 1, []float64{s, s, s * math.Exp(noise)}))
+		}
+		e := Learn(nil, nil).Tried(m, trials).OnMachine(Need{Name: "j", Workload: "w", Flops: 2e12, Unit: graph.FP64}, m)
+		return math.Log(e.High / e.Median)
+	}
+	floor := half(0, 0)
+	for _, c := range []struct{ noise, bend float64 }{{0.2, 0}, {0, 0.3}, {0.2, 0.3}, {0.1, -0.3}} {
+		if got, want := half(c.noise, c.bend)-floor, c.noise/2+math.Abs(c.bend)/2; math.Abs(got-want) > 1e-3 {
+			t.Errorf("runs differ by %v and trials by %v: half an interval is %v more, want %v", c.noise, c.bend, got, want)
+		}
+	}
+}
+
 // Trials of workloads that are slower than the roofline by any factor, have costs of their own for each
 // run, and noise: intervals hold what larger jobs take in nine of ten cases at least, and are no wider
 // than they must be.

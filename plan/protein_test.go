@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +74,9 @@ func TestProteinClasses(t *testing.T) {
 			}
 			if over := int64(64)*p.Conformation() > 8e9; i == 0 && (len(x.spills()) > 0) != over {
 				t.Errorf("%s on %s: %d bytes, in host memory: %v", p.Name, name, x.Bytes, x.spills())
+			}
+			if x.Layout != nil && !slices.ContainsFunc(x.Layout.Allocations, func(a Allocation) bool { return a.Array == "energies" && a.Bytes == 8*int64(p.Replicas) }) {
+				t.Errorf("%s on %s: no float64 for the energy of each replica in %+v", p.Name, name, x.Layout.Allocations)
 			}
 			median, low, high := x.Seconds()
 			if !x.Fits || !(low < median && median < high) {
@@ -184,6 +188,12 @@ func TestProteinCode(t *testing.T) {
 	}
 	cpu := *mixed
 	cpu.Devices, cpu.Links = mixed.Devices[1:], nil
+	for bytes, fits := range map[int64]bool{0: true, 1: false, 1 << 40: true} { // 0 is not known
+		if cpu.HostBytes = bytes; fits != (func() bool { x, err := PlanProtein(foldingOf(p), &cpu, nil); return err == nil && x.Fits })() {
+			t.Errorf("%d bytes of host memory: want fit %v", bytes, fits)
+		}
+	}
+	cpu.HostBytes = mixed.HostBytes
 	y, err := PlanProtein(foldingOf(p), &cpu, nil)
 	if err != nil || x.Estimates[0].Median != y.Estimates[0].Median {
 		t.Errorf("%v s in Go on both, %v s on the processor alone, %v", x.Estimates[0].Median, y.Estimates[0].Median, err)
