@@ -72,6 +72,8 @@ var house = []room{
 		why: "what is shown of a runtime is text and figures; it reaches no runtime itself"},
 	{pkg: "internal/results",
 		why: "the record of figures is text and drawings; it measures nothing"},
+	{pkg: "internal/sbom",
+		why: "what a program was built from is in the program itself"},
 	{pkg: "internal/plant",
 		why: "who judges the checks of workloads must not depend on them"},
 	{pkg: "internal/mutate",
