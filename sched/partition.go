@@ -116,7 +116,7 @@ func NewPartitioner(name string) (Partitioner, error) {
 	if p, ok := Partitioners()[name]; ok {
 		return p, nil
 	}
-	return nil, fmt.Errorf("partitioner %q: %w; use one of %s", name, ErrUnknown, strings.Join(PartitionerNames(), ", "))
+	return nil, fmt.Errorf("partitioner %q: %w%s; use one of %s", name, ErrUnknown, hint("partitioner", name), strings.Join(PartitionerNames(), ", "))
 }
 
 // check reports what makes a partition impossible.

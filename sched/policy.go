@@ -54,5 +54,5 @@ func New(name string) (Factory, error) {
 	if p, ok := policies[name]; ok {
 		return p.make, nil
 	}
-	return nil, fmt.Errorf("policy %q: %w; use one of %s", name, ErrUnknown, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("policy %q: %w%s; use one of %s", name, ErrUnknown, hint("policy", name), strings.Join(Names(), ", "))
 }
