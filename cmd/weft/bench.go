@@ -14,10 +14,10 @@ func newBench() *cobra.Command {
 		Short: "Measure weft on this machine",
 		Long: `Measure weft on this machine. Every benchmark checks what it computes before it
 reports a time and runs what it compares in turn. What a task or a round costs
-(us_per_task, us_per_round) is the best of the repetitions, with their median
-beside it (median_us_per_task, …); rates of copies are the best; times of
-workloads and collectives are medians. Ctrl-C ends one and prints the rows that
-are complete.`,
+(us_per_task, us_per_round) is the best of the repetitions, followed by their
+median (median_us_per_task, …); rates of copies are the best; times of workloads
+and collectives are medians. Ctrl-C ends one and prints the rows that are
+complete.`,
 		Args: terminal.OneOf("benchmark"),
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}

@@ -36,11 +36,11 @@ and devices are starved: they have little more memory than one task needs. The
 devices are GPUs (cuda, vulkan:0/2), cores (cpu/3) or scripted devices (fake/3,
 which also fail and dawdle, and with --verify 1 the first of them lies: its
 results are wrong, and must be replaced, for which two others are needed), each
-in a worker process of its own. Where a GPU's worker is struck, work goes on on
-what else is named, or waits until it is back. They are opened anew every few
-rounds, a bout; what is left after it is counted. Every minute a line says what
-was done and what memory, goroutines and descriptors weft uses between bouts; a
-table at the end has them all.
+in a worker process of its own. While a GPU's worker is down, its work moves to
+the other devices named, or waits until it is back. Devices are opened anew for
+every bout, a few rounds; processes and files that a bout leaves are counted.
+Every minute a line reports progress and the memory, goroutines and descriptors
+that weft uses between bouts; a table at the end has them all.
 
 With --simulate N the first N bouts of the same seed are simulated instead:
 the same faults at the same parts of a round, in virtual time, on devices that
@@ -50,10 +50,10 @@ after another would leave, byte range by byte range.
 The account at the end counts losses (a device was given up on), recoveries (it
 came back), retries (an execution failed and was tried again), replays (a task
 ran again, since a loss took its result) and evictions (data was moved out of a
-device's memory to make room). A strike need not cost a device: what is slowed
-goes on, and a worker that is struck twice, or as its bout ends, is lost once or
-not at all. Of weft's memory its own is what is not mapped from files, as its
-code is; the heap is what the garbage collector keeps.
+device's memory to make room). A strike need not cost a device: a worker that is
+slowed goes on, and one that is struck twice, or as its bout ends, is lost once
+or not at all. Own memory excludes pages mapped from files, such as weft's code;
+heap is the memory that the garbage collector keeps.
 
 A round ends with the right result or with an error that says what happened.
 Where a device lies and no other could check a result of it, since all others
@@ -160,7 +160,7 @@ func canHappen(faults []string, o weft.Options, simulated bool) error {
 			return terminal.Usagef("--faults lie: simulated devices compute nothing that could be wrong; leave out --simulate, or lie")
 		}
 		if f == "lie" && o.Verify != 1 {
-			return terminal.Usagef("--faults lie: only where all results are verified can a wrong one be told; add --verify 1")
+			return terminal.Usagef("--faults lie: a wrong result is found only if all results are verified; add --verify 1")
 		}
 	}
 	return nil

@@ -33,9 +33,9 @@ at a rate that does not depend on its answers, and kill its worker processes
 (SIGKILL) at random times from a seed. A worker is killed when the device that
 was struck last is back, so that another device, or a standby, lives.
 
-Latencies count from when a request was due. Beside those of all requests there
-are those of requests that came within a second after a kill, and the 99th
-percentile of each of these seconds. Detection is the time from a kill until
+Latencies count from when a request was due. They are reported for all requests,
+for requests that came within a second after a kill, and as the 99th percentile
+of each of these seconds. Detection is the time from a kill until
 weft knows, the answer from then until all requests that were under way have
 theirs. Other answers are compared all the while with one from before the first
 kill.

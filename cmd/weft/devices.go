@@ -21,15 +21,14 @@ func newDevices() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "devices",
 		Short: "Show the devices of this machine and the links between them",
-		Long: `Show the devices of this machine, the best first: what they are, what they were
-measured at, how fast that makes them beside the fastest (or how they score,
-unless all were measured), their architecture, model and condition as far as
-they report it, the links data travels by, and which way they run kernels
-fastest, as far as earlier runs found out. With --json the answer is a machine
-file, which weft sim takes; with --health --json it is all that is known of
-their condition.
+		Long: `Show the devices of this machine, the best first: kind, measured rates, speed
+relative to the fastest (or the score, unless all were measured), architecture,
+model and condition as far as they report it, the links data travels by, and
+which way they run kernels fastest, as far as earlier runs found out. With
+--json the answer is a machine file, which weft sim takes; with --health --json
+it has all that is known of their condition.
 
-With --server the devices are those of a running weft serve, which the commands
+With --server it shows the devices of a running weft serve, which the commands
 below take out of service, put back and swap while it answers.`,
 		Example: `  weft devices
   weft devices --health --json
@@ -115,7 +114,7 @@ func writeHere(b *bytes.Buffer, m *machine.Machine) {
 		for _, d := range c.Devices {
 			users = append(users, m.DeviceName(d))
 		}
-		fmt.Fprintln(b, terminal.Wrap(fmt.Sprintf("%s compute on the same %s: each alone is faster than beside others", strings.Join(users, ", "), terminal.Count(c.Cores, "core")), terminal.Width))
+		fmt.Fprintln(b, terminal.Wrap(fmt.Sprintf("%s compute on the same %s: each is faster alone than while others compute", strings.Join(users, ", "), terminal.Count(c.Cores, "core")), terminal.Width))
 	}
 	for i := range m.Devices {
 		if r := &m.Devices[i].Rates; r.MemoryBPS == 0 || r.LaunchNS == 0 {

@@ -21,7 +21,7 @@ func newKernels() *cobra.Command {
 		Short: "Show the Go functions that graph files can name",
 		Long: `List the Go functions that a graph file can name as kernels, for CPU cores, or
 show one: its parameters and uses, in their order, and a task that names it.
-They come with weft; a kernel for a GPU is a file beside the graph.`,
+They come with weft; a kernel for a GPU is a file in the folder of the graph.`,
 		Example: `  weft kernels
   weft kernels conv.images`,
 		Args: func(_ *cobra.Command, args []string) error {

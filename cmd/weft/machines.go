@@ -18,7 +18,7 @@ func newMachines() *cobra.Command {
 		Use:   "machines [NAME|FILE]",
 		Short: "Show described machines",
 		Long: `List the machines that come with weft, or show one of them, or a machine file:
-devices, links, storage, network, and power at full load beside the budget.
+devices, links, storage, network, and power at full load with its budget.
 With --json a machine is printed in the format of machine files: begin your own
 from one that is close.`,
 		Example: `  weft machines

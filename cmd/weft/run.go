@@ -33,9 +33,9 @@ func newRun() *cobra.Command {
 it, check the result and report. "demo" is a short simulated tour of what weft
 does on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.
 
-A FILE is a graph of your own in JSON. Its kernels are files beside it (.cu is
-CUDA C, .ptx, .spv is SPIR-V, .comp is GLSL, which glslc compiles), or for CPU
-cores the Go functions that "weft kernels" lists, by name. Inputs come from
+A FILE is a graph of your own in JSON. Its kernels are files in its folder (.cu
+is CUDA C, .ptx, .spv is SPIR-V, .comp is GLSL, which glslc compiles), or for
+CPU cores the Go functions that "weft kernels" lists, by name. Inputs come from
 files and outputs go to files: .npy in NumPy's format, or .bin, the elements
 alone. The beginning of an output without a file is printed.
 

@@ -64,8 +64,8 @@ a safetensors file. A task is one of
 
   narma10   predict a nonlinear system of order ten; the score is the error
             relative to the deviation of the output (NRMSE): less is better
-  digits    tell 1,797 handwritten digits, pixels as rates of spikes; the score
-            is the share that is told right
+  digits    recognise 1,797 handwritten digits, pixels as rates of spikes; the
+            score is the share that is recognised
   memory    measure how many past inputs the state of a reservoir holds, as
             the mean of ten seeds; the model that is saved is of the first
 

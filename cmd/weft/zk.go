@@ -53,7 +53,7 @@ func newZKSetup() *cobra.Command {
 		Use:   "setup DIR",
 		Short: "Make keys for tests, in a new folder",
 		Long: `Make keys for a circuit, in a new folder. They are for tests only: whoever makes
-keys alone can prove with them what is not so. Keys for other uses come from a
+keys alone can prove false statements with them. Keys for other uses come from a
 ceremony, such as that of gnark's mpcsetup.
 
 The circuit is one that comes with weft, for which an example of a witness is
@@ -146,7 +146,7 @@ witness is JSON: an object with the value of each variable by its name, as a
 number or a string, such as {"Sum": "12", "Values": [3, 4, 5]}. Elements of an
 array may have names of their own instead, as in Values_0, which is how setup
 writes its example. gnark verifies each proof before it is written; the public
-values are written beside it.
+values are written to a file in the same folder.
 
 With several files, or a file that has an array of witnesses or one on each
 line, all are proved, and the file for proofs has a line of JSON for each, in

@@ -81,13 +81,13 @@ func newCheckpoint(s Setup) *cobra.Command {
 		short: "What checkpoints cost a long computation",
 		long: `Run steps that each change all of some resident data, with checkpoints and
 without, in pairs, of which every second begins with the other, and compare the
-times. Both runs of a pair are on the same data, as memory may be faster here
-than there. All pairs must end with the same bytes, and what is resumed must be
-what the steps left. The overhead is the median of the pairs, each of which is
-told. The time that the program waits for the last
-checkpoint, at the end of a run, is beside that: it is there once, however long
-the run. The processor time that checkpoints took is told for each GiB written,
-and as a share of what all cores have from one checkpoint to the next.`,
+times. Both runs of a pair use the same data, since memory pages differ in
+speed. All pairs must end with the same bytes, and a resumed state must equal
+the one that the steps left. The overhead is the median of the pairs, all of
+which are printed. It leaves out the wait for the last checkpoint at the end of
+a run, which occurs once however long the run is. The processor time of
+checkpoints is given for each GiB written, and as a share of the time that all
+cores have from one checkpoint to the next.`,
 		repeat: 5, measure: o.measure, text: writeCheckpoint,
 	}.command(s)
 	c.Flags().StringVar(&o.size, "size", "1GiB", "`size` of the state")
@@ -271,7 +271,7 @@ func (o *keep) pair(t *keepTrial, p *terminal.Progress, steps int, folder string
 	case err != nil:
 		return out, err
 	case there != kept:
-		return out, fmt.Errorf("what is resumed is another state: %08x and not %08x", there, kept)
+		return out, fmt.Errorf("the resumed state differs: %08x, want %08x", there, kept)
 	}
 	return checkpointPair{
 		KeptFirst: keptFirst, Plain: without.took.Seconds(), Kept: with.took.Seconds(), Over: with.took.Seconds()/without.took.Seconds() - 1,

@@ -60,8 +60,8 @@ func newCollective(s Setup) *cobra.Command {
 		use:   "collective",
 		short: "How fast devices combine what each of them has",
 		long: `Operations on vectors of float32 in host memory, on the cores cut into devices
-(or on --devices). All-reduce of sums stands beside what the machine allows: as
-many copies at once of the bytes each device must get (memcpy), and beside
+(or on --devices). All-reduce of sums is compared with the limit of the machine,
+as many copies at once of the bytes each device must get (memcpy), and with
 OpenMPI where mpirun and mpicc are installed; --ops names other operations.
 Every result is checked first; all take turns, round by round, and medians
 count. Bus bandwidth is the bytes that each device must get over the time: for

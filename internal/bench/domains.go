@@ -113,7 +113,7 @@ func newDomains(s Setup) *cobra.Command {
 	o := &domains{}
 	c := &cobra.Command{
 		Use:   "domains",
-		Short: "Operations of the mathematical domains, cpu beside every device",
+		Short: "Operations of mathematical domains, on the cpu and each device",
 		Long: `Run operations of the mathematical domains in several sizes on the cpu and on
 every other device, in turns. Every row says whether the device is worth it, and
 for every operation and device there is the crossover: the size from which on
@@ -121,10 +121,11 @@ the device is faster, between measured sizes by interpolation. "together" is the
 time of a runtime that has both and places tasks by the times it measures, and
 "share" the part of their time that the device had.
 
-Sizes are elements: multivectors, records, events, or those of a matrix or a
-board, whose side is the root. Three runs before those that count warm up, and
-the first is checked. A size that does not fit into memory is skipped with the
-reason, and so is one at which a device takes longer than --longest for a run.
+A size is a number of elements: multivectors, records, events, or entries of a
+matrix or a board, whose side is the root. Three runs before those that count
+warm up, and the first is checked. A size that does not fit into memory is
+skipped with the reason, and so is one at which a device takes longer than
+--longest for a run.
 
 Small sizes of all operations come first. Those that --timeout leaves no time
 for are listed as not reached.
@@ -585,7 +586,7 @@ func (r *domainsReport) text(w *bytes.Buffer) {
 	terminal.Table(w, table)
 	fmt.Fprintf(w, "\n%s\n", terminal.Wrap("("+r.Took.String()+")", terminal.Width))
 	if len(r.Crossovers) == 0 {
-		fmt.Fprintf(w, "\nThere is no device beside the cpu; name one that is, as in --devices cpu,cuda:0.\n")
+		fmt.Fprintf(w, "\nThe cpu is the only device; name another, as in --devices cpu,cuda:0.\n")
 		return
 	}
 	fmt.Fprintf(w, "\ncrossovers\n\n")

@@ -80,9 +80,9 @@ With --hang, workers are also stopped (SIGSTOP): such a one is given up on when
 it was silent for --hang-timeout (2s here).
 
 The devices are cores (cpu/2), scripted devices (fake/2) or GPUs of NVIDIA
-(cuda:0/4), each in a worker process of its own. Needs Linux. When
---timeout comes, the figures are those of the workers killed until then. What
-becomes of requests to a service is measured by weft chaos serve.`,
+(cuda:0/4), each in a worker process of its own. Needs Linux. When --timeout
+comes, figures cover the workers killed until then. weft chaos serve measures
+the requests to a service.`,
 		repeat: 1, measure: o.measure, text: writeFailover,
 	}.command(s)
 	c.Flags().IntVar(&o.kills, "kills", 200, "workers to kill")

@@ -50,9 +50,9 @@ func newMemory(s Setup) *cobra.Command {
 		long: `Copy between host and device, between devices and within each, and, on devices
 that run Go kernels, read, write, copy and add vectors (triad) with all cores of
 the device. Rates are bytes that cross the memory or the link, the best of the
-repetitions of four in a row, beside what was measured at opening: of the link,
-or of the memory by a copy, with all devices that share it at once. Reading
-alone may be faster.
+repetitions of four in a row. Each is compared with the rate measured at
+opening: of the link, or of the memory by a copy, with all devices that share it
+at once. Reading alone may be faster.
 The peak is what the driver says a link or memory is built for. Devices in
 worker processes copy from plain memory by way of shared memory, and from that
 directly.

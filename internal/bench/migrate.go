@@ -69,7 +69,7 @@ func newMigrate(s Setup) *cobra.Command {
 it is to move, and go on in another process on other devices: the first writes a
 checkpoint and ends, the second resumes it. The result must be the bytes that a
 process gives that was left alone. The time is from the decision until the
-second process computes; the upload to another machine is told by formula.`,
+second process computes; the upload to another machine is estimated by formula.`,
 		repeat: 1, measure: o.measure, text: writeMigrate,
 	}.command(s)
 	c.Flags().StringVar(&o.size, "bytes", "1GiB", "`size` of the state")

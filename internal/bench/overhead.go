@@ -32,7 +32,7 @@ func newOverhead(s Setup) *cobra.Command {
 	var o overhead
 	c := benchmark[overheadRow]{
 		use:   "overhead",
-		short: "What a task costs beside its work: empty tasks, live",
+		short: "What running a task costs: empty tasks, live",
 		long: `Run empty tasks live and report what each costs: independent ones, a chain,
 a graph 64 wide in which each task reads what three others wrote, and the chain
 prepared, where tasks in a row become one; with tracing off and on. us_per_task

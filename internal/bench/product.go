@@ -71,8 +71,8 @@ func newProduct(s Setup) *cobra.Command {
 		short: "Products of resident matrices by a vendor's library",
 		long: `Multiply square matrices that stay on the devices, by the routines of a vendor's
 library, in several precisions. Every device has matrices of its own and
-computes a burst of products in each run; rates are those of all devices
-together, from the beginning of a run to its end. Elements of the result are
+computes a burst of products in each run; a rate is the sum over all devices,
+from the beginning of a run to its end. Elements of the result are
 compared with products in float64 before anything is timed.`,
 		repeat: 10, measure: o.measure, text: writeProducts,
 	}.command(s)

@@ -47,8 +47,8 @@ func newReplicaBench(s Setup) *cobra.Command {
 		use:   "replica",
 		short: "What keeping replicas together costs, and what not doing so loses",
 		long: fmt.Sprintf(`Carry the state of a reservoir through %d batches in %d replicas, dealt out to
-the devices, with every strategy of merging them; report what was sent and how
-far replicas get from those of merging after every batch.`, replicaBatches, replicaCount),
+the devices, with every strategy of merging them; report the bytes sent and the
+distance from replicas that are merged after every batch.`, replicaBatches, replicaCount),
 		repeat: 1, measure: measureReplicas, text: writeReplicas,
 	}.command(s)
 }

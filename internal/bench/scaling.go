@@ -69,19 +69,19 @@ devices. --sizes measures every workload at each of several sizes instead, on
 every number of devices; a size is the value of a flag of weft run, see below.
 The other sizes grow in proportion, and multiples of 64 stay such.
 
-What is lost has two causes, whose medians stand beside it: devices were not
-busy all the time, or computed longer, together, than one did alone (work more
-than 1.00), because they share memory, caches and power. With --limit every
-round also has each core do its part of the work as a job of its own, alone and
-beside the others, for as long as one device and all of them take for the whole:
-what is lost there, by and large, no schedule can bring back.`,
+A loss has two causes, whose medians follow it: devices were not busy all the
+time, or computed longer, together, than one did alone (work more than 1.00),
+because they share memory, caches and power. With --limit every round also has
+each core do its part of the work as a job of its own, alone and while the
+others do, for as long as one device and all of them take for the whole: no
+schedule can avoid the loss measured so.`,
 		repeat: 7, measure: o.measure, text: writeScaling,
 	}.command(s)
 	c.Long += "\n\n" + sizeFlags()
 	c.Flags().IntSliceVar(&o.sizes, "sizes", nil, "`sizes` of the work of one device, in place of --at-least")
 	c.Flags().BoolVar(&o.weak, "weak", false, "let the work grow with the devices")
 	c.Flags().StringSliceVar(&o.only, "only", nil, "`workloads` to run (all)")
-	c.Flags().IntSliceVar(&o.counts, "counts", nil, "`numbers` of devices beside one (2,4,8 up to all)")
+	c.Flags().IntSliceVar(&o.counts, "counts", nil, "`numbers` of devices to compare with one (2,4,8 up to all)")
 	c.Flags().DurationVar(&o.atLeast, "at-least", time.Second, "how long one device is to take; 0 leaves sizes as weft run has them")
 	c.Flags().BoolVar(&o.limit, "limit", false, "also measure what cores that share no work reach")
 	terminal.Complete(c, "only", catalog.Names)

@@ -78,9 +78,9 @@ time, batches take what the simulator predicts for the machine, and there is no
 network. Without, a server is started here, on the devices there are, and is
 sent requests over loopback, with binary tensors, by this process.
 
-Latencies are those of requests that were answered. Refused are those that the
-server would have answered too late, expired those that it did. Devices are
-those that served, of as many as the profile uses at most.`,
+Latencies count answered requests. Refused requests are those that the server
+would have answered too late, expired ones those that it did. Devices counts
+the devices that served, of as many as the profile uses at most.`,
 		Example: `  weft bench serve --machine 3x5070,4x5070-ring,8x5070-hier
   weft bench serve --profile hft --rate 2500 --devices cuda`,
 		Args: terminal.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,

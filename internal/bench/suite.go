@@ -74,10 +74,10 @@ the machine, the commit and the command. What this machine cannot run is listed
 with the reason; --timeout ends what takes too long and keeps the rows that are
 complete.
 
-It takes some minutes. Run it on a machine that does nothing else: where other
-programs used its cores meanwhile, that is told beside the figures. Left out,
-for they take long or need processes or a server: checkpoint, domains, migrate,
-predict, serve, verify, zk.`,
+It takes some minutes. Run it on a machine that does nothing else: the report
+says where other programs used its cores meanwhile. Left out, for they take long
+or need processes or a server: checkpoint, domains, migrate, predict, serve,
+verify, zk.`,
 		Example:           `  weft bench suite --html out.html`,
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,

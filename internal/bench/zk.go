@@ -81,13 +81,13 @@ func newZK(s Setup) *cobra.Command {
 	var o zkBench
 	c := benchmark[zkRow]{
 		use:   "zk",
-		short: "Proofs and their parts, beside gnark on all cores",
+		short: "Proofs and their parts, compared with gnark on all cores",
 		long: `Measure multi-scalar multiplication (resident points, scalars from the host), a
 number-theoretic transform of resident elements, and Groth16 proofs, in turns
 with gnark on all cores, and compare results with gnark's: proofs are made with
-the same random numbers as gnark's own, and must have the same bytes. Beside
-each is the time that its multiply-adds would take at the rate that the device
-reaches when it does nothing else, and which share of that rate is reached.
+the same random numbers as gnark's own, and must have the same bytes. Each has
+the time that its multiply-adds would take at the rate that the device reaches
+when it does nothing else, and the share of that rate that it reaches.
 
 --sets proves on other sets of devices too, and --lose kills a worker of a set
 in each stage of a proof and reports the time that this adds.`,

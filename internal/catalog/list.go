@@ -68,7 +68,7 @@ var list = []Entry{
 		f.IntVar(&c.R, "kernel", 3, "rows and columns of a filter")
 		f.IntVar(&c.Stride, "stride", 1, "step of the filter")
 		f.IntVar(&c.Pad, "pad", 1, "zeros around an image")
-		f.StringVar(&c.Split, "split", conv.Images, "what is dealt out: images, or rows of all of them with a halo")
+		f.StringVar(&c.Split, "split", conv.Images, "divide images, or rows of all of them with a halo")
 		f.Uint64Var(&c.Seed, "seed", 1, "what the entries are drawn from")
 		return order(&c, conv.New, func() error { c.S = c.R; return nil })
 	}, Growth{[]string{"batch"}, 1, 4096}},
@@ -113,11 +113,11 @@ var list = []Entry{
 		f.IntVar(&c.Steps, "steps", 100, "steps of a pattern; one in mode histogram")
 		f.IntVar(&c.Batch, "batch", 1024, "patterns; with --strategy, of each replica")
 		f.StringVar(&c.Mode, "mode", reservoir.Sequence, "how spikes become input: sequence, or histogram")
-		f.StringVar(&c.Split, "split", reservoir.Patterns, "what is dealt out: patterns, neurons, or rows that stay on their devices")
+		f.StringVar(&c.Split, "split", reservoir.Patterns, "divide patterns, neurons, or rows that stay on their devices")
 		strategy := f.String("strategy", "", "carry the state from run to run in replicas, merged: eager, 'periodic 100ms', 'adaptive 0.05' or none")
 		replicas := f.Int("replicas", 0, "replicas of the state, with --strategy (one for each device)")
 		f.Float64Var(&c.Connectivity, "connectivity", c.Connectivity, "probability that two neurons are connected")
-		f.Float64Var(&c.Noise, "noise", c.Noise, "what is added to every activation at most")
+		f.Float64Var(&c.Noise, "noise", c.Noise, "largest number added to an activation")
 		f.Uint32Var(&c.Seed, "seed", 1, "what weights, patterns and noise are drawn from")
 		patterns := order(&c, reservoir.NewJob, func() error {
 			if *replicas != 0 {

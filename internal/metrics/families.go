@@ -38,7 +38,7 @@ func (v *view) write(p *page) {
 	if v.source.Proofs != nil {
 		v.proofs(p)
 	}
-	p.one("weft_recent_seconds", "gauge", "Time that figures called recent are of.", v.now.at.Sub(v.oldest.at).Seconds())
+	p.one("weft_recent_seconds", "gauge", "Length in seconds of the window of figures called recent.", v.now.at.Sub(v.oldest.at).Seconds())
 	v.economy(p)
 	v.machine(p)
 	v.process(p)
@@ -46,7 +46,7 @@ func (v *view) write(p *page) {
 
 // proofs writes the figures of circuits.
 func (v *view) proofs(p *page) {
-	p.family("weft_proofs_total", "counter", "Requests for proofs that have ended, by how: refused are those with a bad witness.")
+	p.family("weft_proofs_total", "counter", "Requests for proofs that have ended, by result; refused ones had a bad witness.")
 	for _, c := range v.now.proofs {
 		p.add(float64(c.Proved), "circuit", c.Circuit, "result", "proved")
 		p.add(float64(c.Refused), "circuit", c.Circuit, "result", "refused")
@@ -72,7 +72,7 @@ func (v *view) runs(p *page) {
 	m := &v.now.runtime
 	p.one("weft_uptime_seconds", "gauge", "Time since the runtime was opened.", m.Uptime.Seconds())
 	p.one("weft_runs_submitted_total", "counter", "Runs that were submitted.", float64(m.Runs.Submitted))
-	p.family("weft_runs_ended_total", "counter", "Runs that have ended, by how.")
+	p.family("weft_runs_ended_total", "counter", "Runs that have ended, by result.")
 	p.add(float64(m.Runs.Completed), "result", "completed")
 	p.add(float64(m.Runs.Failed), "result", "failed")
 	p.add(float64(m.Runs.Cancelled), "result", "cancelled")
@@ -97,11 +97,11 @@ func (v *view) devices(p *page) {
 			}
 			return 0
 		}},
-		{"weft_device_tasks_total", "counter", "Executions of tasks that ended on the device, well or not.", func(d *weft.DeviceMetrics) float64 { return float64(d.Tasks) }},
+		{"weft_device_tasks_total", "counter", "Executions of tasks that ended on the device, whether they succeeded or failed.", func(d *weft.DeviceMetrics) float64 { return float64(d.Tasks) }},
 		{"weft_device_failed_tasks_total", "counter", "Executions of tasks that failed on the device.", func(d *weft.DeviceMetrics) float64 { return float64(d.Failed) }},
-		{"weft_device_losses_total", "counter", "How often the device was lost.", func(d *weft.DeviceMetrics) float64 { return float64(d.Losses) }},
+		{"weft_device_losses_total", "counter", "Times the device was lost.", func(d *weft.DeviceMetrics) float64 { return float64(d.Losses) }},
 		{"weft_device_busy_seconds_total", "counter", "Time the device spent in tasks.", func(d *weft.DeviceMetrics) float64 { return d.Busy.Seconds() }},
-		{"weft_device_utilisation_ratio", "gauge", "Part of the last sample's time that the device spent in tasks of this process.", func(d *weft.DeviceMetrics) float64 { return d.Util }},
+		{"weft_device_utilisation_ratio", "gauge", "Share of the last sampling interval that the device spent in tasks of this process.", func(d *weft.DeviceMetrics) float64 { return d.Util }},
 		{"weft_device_queued_tasks", "gauge", "Tasks placed on the device and not finished.", func(d *weft.DeviceMetrics) float64 { return float64(d.Queued) }},
 		{"weft_device_memory_used_bytes", "gauge", "Memory that data of this process takes on the device.", func(d *weft.DeviceMetrics) float64 { return float64(d.MemUsed) }},
 	} {
@@ -125,7 +125,7 @@ func (v *view) health(p *page) {
 	}{
 		{"weft_device_memory_limit_bytes", "gauge", "Memory that data of this process may take on the device.",
 			func(d *weft.DeviceMetrics) (float64, bool) { return float64(d.MemBytes), d.MemBytes > 0 }},
-		{"weft_device_total_utilisation_ratio", "gauge", "Utilisation of the device by all programs, as it tells.",
+		{"weft_device_total_utilisation_ratio", "gauge", "Utilisation of the device by all programs, as its driver reports it.",
 			func(d *weft.DeviceMetrics) (float64, bool) { return d.Health.Util, d.Health.Util >= 0 }},
 		{"weft_device_temperature_celsius", "gauge", "Temperature of the device.",
 			func(d *weft.DeviceMetrics) (float64, bool) { return d.Health.TempC, d.Health.TempC >= 0 }},
@@ -139,7 +139,7 @@ func (v *view) health(p *page) {
 			func(d *weft.DeviceMetrics) (float64, bool) {
 				return float64(d.Health.MemErrors), d.Health.MemErrors >= 0
 			}},
-		{"weft_device_energy_joules_total", "counter", "Energy that the device has taken, from samples of its power.",
+		{"weft_device_energy_joules_total", "counter", "Energy used by the device, integrated from samples of its power.",
 			func(d *weft.DeviceMetrics) (float64, bool) { j, ok := v.totals.joules[d.Name]; return j, ok }},
 	} {
 		begun := false
@@ -162,12 +162,12 @@ func (v *view) health(p *page) {
 func (v *view) scores(p *page) {
 	ws := works(v.oldest, v.now)
 	if x, ok := scalingEfficiency(ws, v.now.at.Sub(v.oldest.at)); ok {
-		p.one("weft_scaling_efficiency_ratio", "gauge", "Rate of tasks over the last minute, as a part of the sum of what each device does while it is busy.", x)
+		p.one("weft_scaling_efficiency_ratio", "gauge", "Rate of tasks over the last minute, divided by the sum of the rates of each device while it is busy.", x)
 	}
 	if x, ok := loadBalance(ws); ok {
-		p.one("weft_load_balance_ratio", "gauge", "Mean of the times that devices were busy over the last minute, as a part of the greatest.", x)
+		p.one("weft_load_balance_ratio", "gauge", "Mean busy time of devices over the last minute, divided by the largest.", x)
 	}
-	p.one("weft_fault_tolerance_ratio", "gauge", "Part of all faults that failed no run.", faultTolerance(&v.now.runtime))
+	p.one("weft_fault_tolerance_ratio", "gauge", "Share of faults that failed no run.", faultTolerance(&v.now.runtime))
 }
 
 // requests writes the counts of every model version.
@@ -186,7 +186,7 @@ func (v *view) requests(p *page) {
 			p.add(float64(f.of(m)), "model", m.Model, "version", m.Version)
 		}
 	}
-	p.family("weft_requests_ended_total", "counter", "Requests that have ended, by how.")
+	p.family("weft_requests_ended_total", "counter", "Requests that have ended, by result.")
 	for _, m := range v.now.models {
 		for _, r := range []struct {
 			result string
@@ -253,26 +253,26 @@ func (v *view) economy(p *page) {
 	}
 	predictions := v.totals.predictions
 	if len(v.totals.joules) > 0 {
-		p.one("weft_energy_joules_total", "counter", "Energy that all devices have taken which tell their power.", joules)
+		p.one("weft_energy_joules_total", "counter", "Energy used by all devices that report their power.", joules)
 		if predictions > 0 {
-			p.one("weft_energy_per_prediction_joules", "gauge", "Energy of all devices for a prediction, since the start.", joules/predictions)
+			p.one("weft_energy_per_prediction_joules", "gauge", "Mean energy per prediction since the start.", joules/predictions)
 		}
 	}
 	if v.source.Runtime != nil {
-		p.one("weft_device_service_seconds_total", "counter", "Time that devices were in service, all together.", v.totals.devices)
+		p.one("weft_device_service_seconds_total", "counter", "Time that devices were in service, summed over devices.", v.totals.devices)
 	}
 	m := v.source.Prices.account(joules, v.totals.devices, predictions)
 	if v.source.Prices.KWh == 0 && v.source.Prices.DeviceHour == 0 {
 		return
 	}
-	p.family("weft_cost_total", "counter", "What energy and devices have cost, in the currency of the prices.")
+	p.family("weft_cost_total", "counter", "Cost of energy and devices, in the currency of the prices.")
 	p.add(m.energy, "part", "energy")
 	p.add(m.devices, "part", "devices")
 	if predictions > 0 {
-		p.one("weft_prediction_cost", "gauge", "What a prediction costs, in the currency of the prices, since the start.", m.cost()/predictions)
+		p.one("weft_prediction_cost", "gauge", "Mean cost of a prediction since the start, in the currency of the prices.", m.cost()/predictions)
 	}
 	if v.source.Prices.Prediction > 0 && m.cost() > 0 {
-		p.one("weft_return_on_investment_ratio", "gauge", "Value of all predictions less their cost, as a part of the cost.", m.roi())
+		p.one("weft_return_on_investment_ratio", "gauge", "Value of all predictions less their cost, divided by the cost.", m.roi())
 	}
 }
 
@@ -280,11 +280,11 @@ func (v *view) economy(p *page) {
 func (v *view) machine(p *page) {
 	h := &v.now.host
 	if x, ok := cpuUtilisation(&v.before.host, h); ok {
-		p.one("weft_machine_cpu_utilisation_ratio", "gauge", "Part of the time of all processors that was not idle, since the sample before.", x)
+		p.one("weft_machine_cpu_utilisation_ratio", "gauge", "Share of the time of all processors that was not idle since the sample before.", x)
 	}
 	if h.memBytes > 0 {
 		p.one("weft_machine_memory_bytes", "gauge", "Memory of the machine.", h.memBytes)
-		p.one("weft_machine_memory_available_bytes", "gauge", "Memory of the machine that programs could have.", h.memAvailable)
+		p.one("weft_machine_memory_available_bytes", "gauge", "Memory of the machine that is available to programs.", h.memAvailable)
 	}
 	if len(h.network) == 0 {
 		return
@@ -301,7 +301,7 @@ func (v *view) machine(p *page) {
 	for _, l := range h.network {
 		x, ok := networkUtilisation(&v.before.host, l, v.now.at.Sub(v.before.at).Seconds())
 		if ok && !begun {
-			p.family("weft_machine_network_utilisation_ratio", "gauge", "Traffic of a network interface since the sample before, as a part of what it can carry.")
+			p.family("weft_machine_network_utilisation_ratio", "gauge", "Traffic of a network interface since the sample before, divided by its speed.")
 			begun = true
 		}
 		if ok {
@@ -324,14 +324,14 @@ func (v *view) process(p *page) {
 		return float64(read[i].Value.Uint64())
 	}
 	p.one("go_goroutines", "gauge", "Goroutines that exist.", float64(runtime.NumGoroutine()))
-	p.one("go_heap_objects_bytes", "gauge", "Memory of objects on the heap of Go.", value(0))
-	p.one("go_memory_bytes", "gauge", "Memory that the runtime of Go has from the system.", value(1))
+	p.one("go_heap_objects_bytes", "gauge", "Memory of objects on Go's heap.", value(0))
+	p.one("go_memory_bytes", "gauge", "Memory that Go's runtime holds from the system.", value(1))
 	p.one("go_gc_cycles_total", "counter", "Collections of garbage that have ended.", value(2))
 	p.one("go_processors", "gauge", "Processors that Go runs on at the same time (GOMAXPROCS).", float64(runtime.GOMAXPROCS(0)))
 	p.one("process_start_time_seconds", "gauge", "When the process began, in seconds since 1970.", float64(started.UnixMilli())/1000)
 	if h := &v.now.host; h.residentBytes > 0 {
 		p.one("process_cpu_seconds_total", "counter", "Processor time of this process.", h.cpuSeconds)
-		p.one("process_resident_memory_bytes", "gauge", "Memory of this process that is in RAM.", h.residentBytes)
+		p.one("process_resident_memory_bytes", "gauge", "Resident memory of this process.", h.residentBytes)
 		p.one("process_open_fds", "gauge", "Files that this process has open.", h.openFiles)
 	}
 }
