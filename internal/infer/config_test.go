@@ -70,6 +70,7 @@ func TestConfigMistakes(t *testing.T) {
 		"file: f\nkind: graph\nbatch:\n":                                   `line 3: batch: `,
 		"file: f\nkind: graph\nmemory: 010\n":                              `line 3: memory: `,
 		"file: f\nkind: graph\ntimeout: 10\n":                              `line 3: timeout: `,
+		"file: f\nkind: graph\ntimeout: [1s]\n":                            `line 3: timeout: a list is no duration`,
 		"file: f\nkind: graph\n---\nbatch: 8\n":                            `line 3: a second document`,
 		"file: f\nkind: graph\nbatch: 1e3\n":                               `line 3: batch: "1e3" is not`,
 		"file: f\nkind: graph\nbatch: [1]\n":                               `line 3: batch: a list is not`,

@@ -1,8 +1,10 @@
 package infer
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,6 +52,41 @@ func TestFailing(t *testing.T) {
 	}
 	close(g.open)
 	until(t, "ready", func() bool { return s.Ready() == nil })
+}
+
+// A request that is answered while a model is tried ends the attempts, although none of them succeeds. Of batches that
+// fail the log tells.
+func TestAnswerEndsAttempts(t *testing.T) {
+	folder := t.TempDir()
+	put(t, filepath.Join(folder, "m"), "moody", 1, "warmup: 0\ndeadline: 50ms\n")
+	s := ready(t, folder, nil)
+	var log bytes.Buffer
+	s.o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	infer := func(x float32) error {
+		r := ask("m", x, 2, 3)
+		r.Deadline = time.Now().Add(patience)
+		_, err := s.Infer(t.Context(), r)
+		return err
+	}
+	for range doubtAfter {
+		if err := infer(666); err == nil {
+			t.Error("666 is answered")
+		}
+	}
+	if err := infer(1); err != nil {
+		t.Error(err)
+	}
+	until(t, "the attempts end", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.pick("m", "").stopTrying == nil
+	})
+	if err := s.Ready(); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(log.String(), "a batch failed"); n != doubtAfter {
+		t.Errorf("the log tells of %d batches that failed: %s", n, log.String())
+	}
 }
 
 // Unloading a model that fails does not wait for the next attempt to compute it, nor for the end

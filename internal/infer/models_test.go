@@ -93,6 +93,7 @@ func TestNotFinite(t *testing.T) {
 		{FP32, floats(1, math.MaxFloat32, float32(math.Inf(1))), 2},
 		{FP32, floats(1, math.MaxFloat32), -1},
 		{FP64, binary.LittleEndian.AppendUint64(nil, math.Float64bits(math.NaN())), 0},
+		{FP64, binary.LittleEndian.AppendUint64(nil, math.Float64bits(math.Inf(-1))), 0},
 		{FP64, binary.LittleEndian.AppendUint64(nil, math.Float64bits(math.MaxFloat64)), -1},
 		{Int32, []byte{255, 255, 255, 255}, -1},
 	} {
@@ -210,6 +211,12 @@ func TestBrokenModels(t *testing.T) {
 		"name": "a model has the name of its folder", "batch": "first dimension", "port": "line 3", "type": "line 4: x is FP64", "side": "y is no input",
 		"graph": "m.json", "gone": "m.json", "weights": "w", "large": "more than 65536 bytes", "link": "model.yaml", "reservoir": "not a reservoir model", "good": "",
 	}
+	checked := fmt.Sprint(Check(t.Context(), s.rt, Options{Folder: folder}))
+	for name := range want {
+		if strings.Contains(checked, "model "+name+": ") != (name != "good") || strings.Contains(checked, "\n") {
+			t.Errorf("of %s, Check says %s", name, checked)
+		}
+	}
 	for _, i := range s.Models() {
 		if (i.State == Ready) != (i.Name == "good") || !strings.Contains(i.Reason, want[i.Name]) || strings.Contains(i.Reason, "\n") {
 			t.Errorf("%s is %s: %s", i.Name, i.State, i.Reason)
@@ -218,6 +225,12 @@ func TestBrokenModels(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("not listed: %v", want)
+	}
+	if err := os.Symlink("loop", filepath.Join(folder, "loop")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Load(t.Context(), "loop"); err == nil || errors.Is(err, ErrNotFound) {
+		t.Errorf("a folder that cannot be read: %v", err)
 	}
 	if _, err := New(s.rt, Options{Folder: filepath.Join(folder, "none")}); err == nil {
 		t.Error("a folder that there is not")
@@ -387,6 +400,9 @@ func TestBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close(t.Context())
+	if n := s.m.MaxWaiting; n != 10_000 {
+		t.Errorf("%d requests may wait where nothing is said", n)
+	}
 	until(t, "models are loaded", func() bool {
 		i, err := s.Model("m", "")
 		return err == nil && i.State == Ready

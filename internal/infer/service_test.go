@@ -75,6 +75,17 @@ func funcs(g *gate) map[string]weft.Func {
 			}
 			c.Fail(errors.New("it computes nothing"))
 		},
+		"moody": func(c *weft.Call, lo, hi int) { // hangs for zeros until it is asked to stop, and fails for a 666
+			x := weft.View[float32](c.Args[0])[0]
+			for x == 0 && !c.Stopped() {
+				time.Sleep(time.Millisecond)
+			}
+			if x == 0 || x == 666 {
+				c.Fail(errors.New("it does not like that number"))
+				return
+			}
+			mul(c, 0, len(c.Args[2])/4)
+		},
 		"held": func(c *weft.Call, lo, hi int) {
 			g.inside.Add(1)
 			defer g.inside.Add(-1)
@@ -203,7 +214,7 @@ var ten = []float32{1, 10, 100}
 
 func TestInfer(t *testing.T) {
 	folder := t.TempDir()
-	put(t, filepath.Join(folder, "m"), "mul", 4, "")
+	put(t, filepath.Join(folder, "m"), "mul", 4, "inputs: [{name: x, type: FP32, shape: [4, 3]}]\n") // as in the graph
 	s := ready(t, folder, nil)
 	for n := 1; n <= 4; n++ {
 		xs := make([]float32, 3*n)
