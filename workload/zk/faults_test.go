@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/big"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -255,6 +256,24 @@ func forgotten(t *testing.T, open func(map[string]weft.Func) *weft.Runtime) {
 	}
 }
 
+// hintCircuit has a wire that a function computes which is not registered.
+type hintCircuit struct {
+	X frontend.Variable
+	Y frontend.Variable `gnark:",public"`
+}
+
+func (c *hintCircuit) Define(api frontend.API) error {
+	out, err := api.Compiler().NewHint(func(_ *big.Int, in, out []*big.Int) error {
+		out[0].Set(in[0])
+		return nil
+	}, 1, c.X)
+	if err != nil {
+		return err
+	}
+	api.AssertIsEqual(out[0], c.Y)
+	return nil
+}
+
 // tasksOf returns the number of tasks that devices have executed.
 func tasksOf(rt *weft.Runtime) (n int64) {
 	for _, d := range rt.Metrics().Devices {
@@ -269,7 +288,7 @@ func TestRefused(t *testing.T) {
 	rt := workloadtest.Open(t, 1, Funcs())
 	refuse := func(err, is error, says string) {
 		t.Helper()
-		if !errors.Is(err, is) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !errors.Is(err, is) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want %v that says %q", err, is, says)
 		}
 	}
@@ -301,6 +320,12 @@ func TestRefused(t *testing.T) {
 	if after := tasksOf(rt); after != before {
 		t.Errorf("devices ran %d tasks for bad witnesses", after-before)
 	}
+	hint := state(t, &hintCircuit{}, &hintCircuit{X: 5, Y: 5})
+	if p, err = NewProver(rt, hint.ccs, &hint.pk); err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.Prove(t.Context(), hint.w)
+	refuse(err, err, "solver.RegisterHint")
 	for _, other := range []*statement{shipped(t, Chain, 2, 5), shipped(t, Range, 5, 5), cube(t)} {
 		_, err = NewProver(rt, s.ccs, &other.pk)
 		refuse(err, ErrKey, "another circuit")

@@ -205,6 +205,8 @@ func TestWitness(t *testing.T) {
 		`{"Root": [1]}`:                        "a value for Root_0",
 		`{"Root": {"x": 1}}`:                   "a value for Root_x",
 		string(text) + " 2":                    "more than one",
+		`{}`:                                   "no value for Root",
+		`{"Ro\"ot": 1}`:                        `a value for Ro"ot`,
 		`{"Root": 1}`:                          "no value for Leaves_0",
 		`{"Root": -1}`:                         "Root must be a whole number from 0 on",
 		`{"Root": 1.5}`:                        "Root must be a whole number from 0 on",

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
 )
 
 // A job proves on any number of devices, every time anew, and its check finds what is wrong.
@@ -64,6 +66,44 @@ func TestRule(t *testing.T) {
 		}
 		if !strings.Contains(s.Rule(), "10000 constraints") {
 			t.Error(s.Rule())
+		}
+	}
+}
+
+// What a whole proof takes is what its tasks take. A sum takes half of the cores, because other tasks run beside it, and
+// has nothing for GPUs where there are none.
+func TestWork(t *testing.T) {
+	for _, hosted := range []bool{false, true} {
+		s := newShape(4000, 12, [numSums]int{4000, 4000, 4000, 4000, 4000})
+		s.devices, s.cores, s.hosted = 1, 8, hosted
+		g, err := s.Graph([]sched.Range{{Hi: 4000}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops := 0.0
+		for i := range s.sums {
+			ops += s.sums[i].work().Ops
+		}
+		for id := range g.NumTasks() {
+			k := g.Task(graph.TaskID(id))
+			if k.Name == "quotient" || strings.HasPrefix(k.Name, "transform ") {
+				if ops += k.Work.Ops; k.Priority != 3 { // what the longest waits for goes first
+					t.Errorf("%s has priority %d", k.Name, k.Priority)
+				}
+				continue
+			}
+			if n := k.Steps[0].Launch.Grid[0]; n != 4 {
+				t.Errorf("%s takes %d of 8 cores", k.Name, n)
+			}
+			if own := len(k.Steps) > 1 || k.Workspace > 0; own == hosted {
+				t.Errorf("%s has %d steps and %d bytes beside its data, without GPUs: %v", k.Name, len(k.Steps), k.Workspace, hosted)
+			}
+		}
+		if whole := s.Whole().Work.Ops; ops != whole {
+			t.Errorf("the tasks have %g operations, and a whole proof %g", ops, whole)
+		}
+		if one, two := s.sums[sumB1].work().Ops, s.sums[sumB2].work().Ops; two != 3*one {
+			t.Errorf("a sum in G2 has %g operations, and one in G1 %g: a product there is three", two, one)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/consensys/gnark-crypto/ecc"
 	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
@@ -18,9 +17,7 @@ import (
 	"github.com/consensys/gnark/frontend"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/workloadtest"
-	"github.com/weft-run/weft/workload"
 )
 
 // sums returns witnesses of the circuit of two numbers, of which some are wrong.
@@ -144,13 +141,21 @@ func TestProveAllEnds(t *testing.T) {
 	}
 }
 
+// due is a context with a deadline that does not end then.
+type due struct {
+	context.Context
+	at time.Time
+}
+
+func (d due) Deadline() (time.Time, bool) { return d.at, true }
+
 // Of proofs that wait for one device the one whose deadline is nearest is done first.
 func TestNearestDeadline(t *testing.T) {
 	s := shipped(t, Range, 2, 3)
 	begin := make(chan struct{})
 	var mu sync.Mutex
 	var order []int // proofs by the tasks that were executed
-	whose := make(map[*byte]int)
+	whose := make(map[string]int)
 	funcs := Funcs()
 	for _, name := range stages {
 		right := Funcs()[name]
@@ -158,7 +163,7 @@ func TestNearestDeadline(t *testing.T) {
 			<-begin
 			if lo == 0 {
 				mu.Lock()
-				who, ok := whose[&c.Args[0][0]]
+				who, ok := whose[string(c.Args[0])]
 				if ok {
 					order = append(order, who)
 				}
@@ -172,27 +177,26 @@ func TestNearestDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is transformed is in memory of the proof: that is what tells proofs apart.
 	var wait sync.WaitGroup
 	for i, left := range []time.Duration{0, 600 * time.Second, 9 * time.Second, 5 * time.Second} {
-		v := &proving{shape: p.shape}
-		v.urgency = urgencyOf(max(left, 0))
-		if left == 0 {
-			v.urgency = 0 // no deadline
-		}
-		if err := v.begin(p, s.w); err != nil {
+		w, err := frontend.NewWitness(assignRange(2, uint64(i)), ecc.BN254.ScalarField())
+		if err != nil {
 			t.Fatal(err)
+		}
+		of, err := p.solve(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, xs := range [][]fr.Element{of.a, of.b, of.c} { // what is transformed tells proofs apart
+			whose[string(workloadtest.Bytes(xs))] = i
+		}
+		ctx := t.Context()
+		if left > 0 {
+			ctx = due{ctx, time.Now().Add(left)}
 		}
 		submitted := rt.Metrics().Runs.Submitted
 		wait.Go(func() {
-			if _, err := workload.Run(t.Context(), rt, v, func(workload.Job, *graph.Graph, *weft.Prediction) {
-				v.Bind()
-				mu.Lock()
-				defer mu.Unlock()
-				for _, xs := range [][]fr.Element{v.s.a, v.s.b, v.s.c} {
-					whose[(*byte)(unsafe.Pointer(&xs[0]))] = i
-				}
-			}); err != nil {
+			if _, err := p.Prove(ctx, w); err != nil {
 				t.Error(err)
 			}
 		})

@@ -52,6 +52,19 @@ func TestSetupSameAsGnark(t *testing.T) {
 	}
 }
 
+// Without random numbers there are no keys.
+func TestSetupWithoutRandom(t *testing.T) {
+	s := shipped(t, Range, 1, 5)
+	old := rand.Reader
+	defer func() { rand.Reader = old }()
+	for _, bytes := range []int64{0, 32, 5*32 - 1} {
+		rand.Reader = io.LimitReader(&counter{}, bytes)
+		if _, err := Setup(t.Context(), s.ccs); err == nil {
+			t.Errorf("there are keys of %d random bytes", bytes)
+		}
+	}
+}
+
 // Multiples of generators are those of gnark-crypto.
 func TestFixedBase(t *testing.T) {
 	by := make([]fr.Element, 600)

@@ -149,7 +149,7 @@ func TestSound(t *testing.T) {
 		"a wire that is not there":  func(c *cs.R1CS) { c.CallData[len(c.CallData)-1] = 1 << 30 },
 		"an instruction missing":    func(c *cs.R1CS) { c.Instructions = c.Instructions[1:] },
 		"another commitment": func(c *cs.R1CS) {
-			c.CommitmentInfo = constraint.Groth16Commitments{{CommitmentIndex: 1 << 30}}
+			c.CommitmentInfo = constraint.Groth16Commitments{{CommitmentIndex: wiresOf(c)}}
 		},
 	} {
 		c, _, err := Shipped(Range, 130, 1)
@@ -160,6 +160,21 @@ func TestSound(t *testing.T) {
 		if change(r); sound(r) {
 			t.Errorf("%s: it is sound", what)
 		}
+	}
+}
+
+// Lists of instructions that are not equally long are refused, also one value beside none.
+func TestUnequalLists(t *testing.T) {
+	one := binary.LittleEndian.AppendUint64(nil, 4)
+	for _, word := range []uint32{1, 3, 0x80808001, 3} { // one value in a block of three words: a byte, and bytes that say that more follow
+		one = binary.LittleEndian.AppendUint32(one, word)
+	}
+	if n := (&layout{left: one}).packed(4); n != 1 {
+		t.Fatalf("it has %d values", n)
+	}
+	l := &layout{left: append(slices.Clone(one), make([]byte, 3*8)...)}
+	if l.instructions(); !l.short {
+		t.Error("one value and lists of none are equally long")
 	}
 }
 
