@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -197,6 +199,47 @@ func TestFewDescriptors(t *testing.T) {
 	}
 	if conns.shortage(); conns.count() != 6 || !first.closed {
 		t.Errorf("%d are left", conns.count())
+	}
+	for _, c := range []struct {
+		err  error
+		left int
+	}{{syscall.ECONNABORTED, 6}, {syscall.EMFILE, 0}} {
+		l := &limited{Listener: noConns{err: &net.OpError{Op: "accept", Err: c.err}}, all: conns}
+		if _, err := l.Accept(); !errors.Is(err, c.err) || conns.count() != c.left {
+			t.Errorf("after %v %d are left, want %d", err, conns.count(), c.left)
+		}
+	}
+	conns.limit(2)
+	for range 3 {
+		conns.admit(&fakeConn{from: "10.0.0.1"})
+	}
+	if conns.count() != 2 {
+		t.Errorf("%d are open of 2", conns.count())
+	}
+}
+
+// noConns is a listener with one connection, or an error.
+type noConns struct {
+	net.Listener
+	conn net.Conn
+	err  error
+}
+
+func (l noConns) Accept() (net.Conn, error) { return l.conn, l.err }
+
+// Of a connection of gRPC that is closed before it speaks nothing is kept, and of one that fails there is none.
+func TestSilentForgotten(t *testing.T) {
+	l := &rpcListener{Listener: noConns{conn: &fakeConn{from: "10.0.0.1"}}, silent: make(map[*rpcConn]bool)}
+	c, err := l.Accept()
+	if err != nil || len(l.silent) != 1 {
+		t.Fatalf("%v, %d are silent", err, len(l.silent))
+	}
+	if err := c.Close(); err != nil || len(l.silent) != 0 {
+		t.Errorf("%v, %d are kept", err, len(l.silent))
+	}
+	l.Listener = noConns{err: net.ErrClosed}
+	if c, err := l.Accept(); c != nil || err == nil {
+		t.Errorf("%v, %v", c, err)
 	}
 }
 

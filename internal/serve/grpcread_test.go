@@ -42,6 +42,9 @@ func TestGRPCPlacesOfOne(t *testing.T) {
 	s, _, conn, ann, bob := two(t, func(l *Limits) {
 		l.ReadTime, l.Body, l.Bodies = Duration(10*patience), 1<<20, 4<<20
 	})
+	if cap(s.reading) != 4 {
+		t.Fatalf("%d messages of 1 MiB are read at a time in 4 MiB", cap(s.reading))
+	}
 	ann, cancel := context.WithCancel(ann)
 	for range 3 * cap(s.reading) {
 		if _, err := conn.NewStream(ann, &grpc.StreamDesc{ClientStreams: true}, "/inference.GRPCInferenceService/ModelInfer"); err != nil {

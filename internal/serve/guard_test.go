@@ -66,6 +66,7 @@ func TestForeignPage(t *testing.T) {
 		{[]string{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Dest", "empty"}, true},
 		{[]string{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Dest", "iframe"}, false},
 		{[]string{"Origin", "http://localhost:8000", "Sec-Fetch-Dest", "frame"}, false},
+		{[]string{"Content-Type", "application/json; charset=utf-8"}, true},
 		{[]string{"Content-Type", "text/plain"}, false},
 		{[]string{"Content-Type", "application/x-www-form-urlencoded"}, false},
 	} {
@@ -263,8 +264,8 @@ func TestTooLarge(t *testing.T) {
 	// Of several at a time, what is beyond the limit of all waits outside.
 	h, f, s := handlerOf(t, func(o *Options) { o.Config.Limits.Body, o.Config.Limits.Bodies = 2000, 2000 })
 	f.before = func(context.Context, *infer.Request) error {
-		if w := ask(h, "POST", "/v2/repository/index", `{"ready":`+strings.Repeat(" ", 1990)+`true}`); w.Code != 413 {
-			t.Errorf("status %d: %s", w.Code, w.Body)
+		if w := ask(h, "POST", "/v2/repository/index", `{"ready":`+strings.Repeat(" ", 1990)+`true}`); w.Code != 413 || w.Header().Get("Connection") != "close" {
+			t.Errorf("status %d, connection %q: %s", w.Code, w.Header().Get("Connection"), w.Body)
 		}
 		if w := ask(h, "POST", "/v2/repository/index", `{"ready":`+strings.Repeat(" ", 1950)+`true}`); w.Code != 503 || w.Header().Get("Retry-After") == "" {
 			t.Errorf("status %d: %s", w.Code, w.Body)

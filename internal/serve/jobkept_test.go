@@ -191,6 +191,9 @@ func TestJobNotKept(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(again.kept.dir, j.ID), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	if done, total := again.kept.newest(j.ID); done != 0 || total != 0 {
+		t.Errorf("a checkpoint of %d of %d", done, total)
+	}
 	if err := again.restore(dir, func(*api.JobRequest) (task, error) { t.Error("it is planned"); return nil, nil }); err != nil {
 		t.Fatal(err)
 	}

@@ -321,7 +321,7 @@ func TestRepository(t *testing.T) {
 		status     int
 	}{
 		{"new/load", "", 200}, {"new/load", `{"parameters":{}}`, 200}, {"absent/load", "{}", 404}, {"broken/load", "", 400},
-		{"new/load", `{"parameters":{"config":"{}"}}`, 400}, {"new/load", `{"x":1}`, 400},
+		{"new/load", `{"parameters":{"config":"{}"}}`, 400}, {"new/load", `{"x":1}`, 400}, {"a%2fb/load", "", 404},
 		{"double/unload", `{"parameters":{"unload_dependents":true}}`, 200},
 	} {
 		if w := ask(h, "POST", "/v2/repository/models/"+c.path, c.body); w.Code != c.status {
@@ -333,6 +333,17 @@ func TestRepository(t *testing.T) {
 	}
 	if w := ask(h, "GET", "/v2/models/bad/ready", ""); w.Code != 503 {
 		t.Errorf("a model that failed: status %d", w.Code)
+	}
+}
+
+// A text is written as package json writes it, whatever byte is in it.
+func TestAppendText(t *testing.T) {
+	for c := range 256 {
+		text := "a" + string([]byte{byte(c)}) + "z"
+		want, err := json.Marshal(text)
+		if got := appendText(nil, text); err != nil || string(got) != string(want) {
+			t.Errorf("%q is written as %s, not %s: %v", text, got, want, err)
+		}
 	}
 }
 
