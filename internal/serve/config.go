@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -168,12 +169,12 @@ func parseConfig(src []byte, profile string) (Config, error) {
 		if err := readInto(root, reflect.ValueOf(&said).Elem(), ""); err != nil {
 			return Config{}, err
 		}
-		profile = said.Profile
-	}
-	if profile != "" {
-		if err := c.apply(profile); err != nil {
-			return Config{}, err
+		if err := c.apply(said.Profile); err != nil {
+			return Config{}, withLine(root, err)
 		}
+		profile = said.Profile
+	} else if err := c.apply(profile); err != nil {
+		return Config{}, err
 	}
 	if root != nil {
 		if err := readInto(root, reflect.ValueOf(&c).Elem(), ""); err != nil {
@@ -183,7 +184,7 @@ func parseConfig(src []byte, profile string) (Config, error) {
 	if c.Profile = profile; c.Listen == "" {
 		c.Listen = DefaultConfig().Listen
 	}
-	return c, c.Validate()
+	return c, withLine(root, c.Validate())
 }
 
 // Validate reports the first mistake in a configuration.
@@ -196,12 +197,12 @@ func (c *Config) Validate() error {
 	}
 	if c.Traces.Collector != "" {
 		if _, err := otlp.New(c.Traces.Collector, c.Traces.Sample, nil); err != nil {
-			return fmt.Errorf("traces: %w", err)
+			return mistaken("traces.collector", "%w", err)
 		}
 	}
 	for _, o := range c.Origins {
 		if err := checkOrigin(o); err != nil {
-			return fmt.Errorf("origins: %w", err)
+			return mistaken("origins", "%w", err)
 		}
 	}
 	for _, n := range []struct {
@@ -233,7 +234,7 @@ func (c *Config) Validate() error {
 		{"prices.prediction", c.Prices.Prediction, 0, 1e9},
 	} {
 		if !(n.value >= n.least && n.value <= n.most) {
-			return fmt.Errorf("%s: %v is not from %v to %v", n.name, n.value, n.least, n.most)
+			return mistaken(n.name, "%v is not from %v to %v", n.value, n.least, n.most)
 		}
 	}
 	for name, d := range map[string]Duration{
@@ -242,7 +243,7 @@ func (c *Config) Validate() error {
 		"proofs.time": c.Proofs.Time,
 	} {
 		if d <= 0 {
-			return fmt.Errorf("%s: it must be longer than 0s", name)
+			return mistaken(name, "it must be longer than 0s")
 		}
 	}
 	return nil
@@ -259,28 +260,28 @@ func (c *Config) reachable() error {
 		return err
 	}
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
-		return errors.New("tls: cert and key go together")
+		return mistaken("tls", "cert and key go together")
 	}
 	for _, at := range []struct{ key, network, address string }{{"listen", network, address}, {"grpc", rpcNetwork, rpcAddress}} {
 		switch {
 		case local(at.network, at.address):
 		case c.TLS.Cert == "":
-			return fmt.Errorf("%s: %s can be reached from other machines, which needs tls with cert and key; 127.0.0.1:PORT and unix:/PATH do not", at.key, at.address)
+			return mistaken(at.key, "%s can be reached from other machines, which needs tls with cert and key; 127.0.0.1:PORT and unix:/PATH do not", at.address)
 		case c.Tokens == "":
-			return fmt.Errorf("%s: %s can be reached from other machines, which needs tokens, a file of them; 127.0.0.1:PORT and unix:/PATH do not", at.key, at.address)
+			return mistaken(at.key, "%s can be reached from other machines, which needs tokens, a file of them; 127.0.0.1:PORT and unix:/PATH do not", at.address)
 		}
 	}
 	switch {
 	case network != "tcp" && rpcNetwork != "tcp" && c.TLS.Cert != "":
-		return errors.New("tls: a Unix socket has none; leave it out")
+		return mistaken("tls", "a Unix socket has none; leave it out")
 	case rpcNetwork == network && rpcAddress == address && !strings.HasSuffix(address, ":0"):
-		return fmt.Errorf("grpc: %s is where listen is; choose another address, or none", c.GRPC)
+		return mistaken("grpc", "%s is where listen is; choose another address, or none", c.GRPC)
 	case c.SharedMemory && runtime.GOOS != "linux":
-		return errors.New("shared_memory: it is there on Linux alone; leave it out")
+		return mistaken("shared_memory", "it is there on Linux alone; leave it out")
 	case c.SharedMemory && !local(network, address):
-		return fmt.Errorf("shared_memory: %s can be reached from other machines, which share no memory; listen on unix:/PATH", c.Listen)
+		return mistaken("shared_memory", "%s can be reached from other machines, which share no memory; listen on unix:/PATH", c.Listen)
 	case c.SharedMemory && network != "unix" && c.Tokens == "":
-		return errors.New("shared_memory: every user of this machine can reach the address, and would reach this user's memory; listen on unix:/PATH, or name tokens")
+		return mistaken("shared_memory", "every user of this machine can reach the address, and would reach this user's memory; listen on unix:/PATH, or name tokens")
 	}
 	return nil
 }
@@ -298,26 +299,33 @@ func (c *Config) Options() (weft.Options, error) {
 			continue
 		}
 		if k.Name == "devices" {
-			return o, errors.New("runtime: devices is a key of its own: write it without runtime")
+			return o, mistake{"runtime.devices", errors.New("runtime: devices is a key of its own: write it without runtime")}
 		}
 		if err := o.Set(k.Name, v); err != nil {
-			return o, fmt.Errorf("runtime: %w", err)
+			return o, mistake{keyIn("runtime", k.Name), fmt.Errorf("runtime: %w", err)}
 		}
 	}
-	for name := range c.Runtime {
+	for _, name := range slices.Sorted(maps.Keys(c.Runtime)) {
 		if o.Get(name) == "" && !known(name) {
-			return o, fmt.Errorf("runtime: %w", o.Set(name, ""))
+			return o, mistake{keyIn("runtime", name), fmt.Errorf("runtime: %w", o.Set(name, ""))}
 		}
 	}
-	if err := o.Set("devices", c.Devices); err != nil {
-		return o, err
+	err := o.Set("devices", c.Devices)
+	if err == nil {
+		err = (&weft.Options{Devices: o.Devices}).Validate()
+	}
+	if err != nil {
+		return o, mistake{"devices", err}
 	}
 	o.Ladder = cmp.Or(o.Ladder, ladder)
 	o.HangTimeout = cmp.Or(o.HangTimeout, hangTimeout)
 	if o.ProbeInterval == 0 { // readiness rests on it
 		o.ProbeInterval = probeInterval
 	}
-	return o, o.Validate()
+	if err := o.Validate(); err != nil { // of keys that do not go together
+		return o, mistake{"runtime", errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))}
+	}
+	return o, nil
 }
 
 // hangTimeout is the default of hang_timeout in a service, less than that of weft.Options: the requests of a hung
@@ -405,16 +413,16 @@ func (c *Config) grpcAddress() (network, address string, err error) {
 func parseAddress(key, s string) (network, address string, err error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		if path == "" {
-			return "", "", fmt.Errorf("%s: unix: needs a path, as in unix:/run/weft/weft.sock", key)
+			return "", "", mistaken(key, "unix: needs a path, as in unix:/run/weft/weft.sock")
 		}
 		return "unix", path, nil
 	}
 	_, port, err := net.SplitHostPort(s)
 	if err != nil || port == "" {
-		return "", "", fmt.Errorf("%s: %q is no address; write HOST:PORT, as in 127.0.0.1:8000, or unix:/PATH", key, s)
+		return "", "", mistaken(key, "%q is no address; write HOST:PORT, as in 127.0.0.1:8000, or unix:/PATH", s)
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil {
-		return "", "", fmt.Errorf("%s: %q: there is no port %s; write one from 0 to %d", key, s, port, math.MaxUint16)
+		return "", "", mistaken(key, "%q: there is no port %s; write one from 0 to %d", s, port, math.MaxUint16)
 	}
 	return "tcp", s, nil
 }

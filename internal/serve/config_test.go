@@ -154,11 +154,32 @@ func TestConfigMistakes(t *testing.T) {
 		"pprof: perhaps":                              "line 1",
 		"shared_memory: true":                         "shared_memory",
 		"shared_memory: true\nlisten: 0.0.0.0:1\ntls: {cert: a, key: b}\ntokens: a": "other machines",
+		"jobs:": "line 1: jobs has no value; give it one or leave the key out",
+		"listen: 127.0.0.1:1\ntls:\nprofile: hft":       "line 2: tls has no value",
+		"prices:\ntraces: {sample: 1}":                  "line 1: prices has no value",
+		"traces:  # none":                               "line 1: traces has no value",
+		"jobs: null":                                    "line 1: jobs has no value",
+		"batch: ~":                                      "line 1: batch has no value",
+		"runtime:\n  pin: on\n  retries: 010":           "line 3: runtime: bad option: retries: \"010\" begins with 0",
+		"runtime:\n  pin: on\n  a.b: 1":                 "line 3: runtime: bad option: unknown key",
+		"runtime:\n  devices: cpu":                      "line 2: runtime: devices is a key of its own",
+		"runtime:\n  confine: on\n  worker_bytes: 1GiB": "line 1: bad option: confine: it is for isolated workers, of which there are none; add isolate; bad option: worker_bytes: ",
+		"pprof: true\nlisten: nowhere":                  "line 2: listen: \"nowhere\" is no address",
+		"pprof: true\ngrpc: nowhere":                    "line 2: grpc: \"nowhere\" is no address",
+		"pprof: true\nprofile: fast":                    "line 2: profile: unknown profile",
+		"pprof: true\ndevices: abacus":                  "line 2: bad option: devices: ",
+		"limits:\n  body: 2GiB":                         "line 1: limits.bodies: ",
+		"traces:\n  collector: ftp://x":                 "line 2: traces.collector: ",
+		"origins:\n  - '*'":                             "line 1: origins: ",
 	} {
 		_, err := parseConfig([]byte(src), "")
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v; want %q", src, err, want)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "line ") {
+			t.Errorf("%q: %v; want a line with its number and %q", src, err, want)
 		}
+	}
+	// A profile of the command line is in no line of the file.
+	if _, err := parseConfig([]byte("profile: hft"), "fast"); err == nil || !strings.HasPrefix(err.Error(), "profile: unknown profile") {
+		t.Errorf("%v", err)
 	}
 	if _, err := LoadConfig("testdata/none.yaml", ""); !errors.Is(err, ErrConfig) {
 		t.Errorf("%v", err)

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -48,6 +49,45 @@ func clean(err error) error {
 	return errors.New(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", "; "))
 }
 
+// mistake is an error about the value of a key, which lineOf finds in the file. Its text names the key.
+type mistake struct {
+	key string // as keyIn makes it
+	error
+}
+
+func (m mistake) Unwrap() error { return m.error }
+
+// mistaken returns an error about the value of a key, whose text begins with the key.
+func mistaken(key, format string, args ...any) error {
+	return mistake{key, fmt.Errorf(key+": "+format, args...)}
+}
+
+// withLine puts the line of the key that a mistake is about before it, where the file says something of that key.
+func withLine(root *yaml.Node, err error) error {
+	m := mistake{}
+	if !errors.As(err, &m) || root == nil {
+		return err
+	}
+	if line := lineOf(root, m.key); line > 0 {
+		return fmt.Errorf("line %d: %w", line, err)
+	}
+	return err
+}
+
+// lineOf returns the line of a key, or else of the innermost heading that it belongs under; 0 where there is neither.
+func lineOf(n *yaml.Node, key string) int {
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		at := n.Content[i]
+		if at.Value == key {
+			return at.Line
+		}
+		if rest, ok := strings.CutPrefix(key, at.Value+"."); ok {
+			return cmp.Or(lineOf(n.Content[i+1], rest), at.Line)
+		}
+	}
+	return 0
+}
+
 // keyIn is what a key is called in an error: limits.body of body under limits.
 func keyIn(in, key string) string {
 	if in == "" {
@@ -63,9 +103,6 @@ func readInto(n *yaml.Node, to reflect.Value, key string) error {
 		return fmt.Errorf("line %d: write values out: anchors and aliases are not read", n.Line)
 	}
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
-		if to.Kind() == reflect.Struct {
-			return nil // a heading whose keys are commented out
-		}
 		return fmt.Errorf("line %d: %s has no value; give it one or leave the key out", n.Line, key)
 	}
 	var err error

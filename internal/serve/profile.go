@@ -38,11 +38,14 @@ var profiles = map[string]profile{
 // ProfileNames are the names of profiles.
 func ProfileNames() []string { return slices.Sorted(maps.Keys(profiles)) }
 
-// apply sets what a profile says.
+// apply sets what a profile says; "" is none.
 func (c *Config) apply(name string) error {
+	if name == "" {
+		return nil
+	}
 	p, ok := profiles[name]
 	if !ok {
-		return fmt.Errorf("profile: %w", text.Unknown("profile", name, ProfileNames()))
+		return mistaken("profile", "%w", text.Unknown("profile", name, ProfileNames()))
 	}
 	c.Batch, c.Runtime = p.batch, maps.Clone(p.runtime)
 	return nil
