@@ -146,8 +146,11 @@ type Options struct {
 	// devices, and its readers wait until the results were compared. When they differ, another
 	// device decides, or the task's Go functions in this process, but with Isolate. The right result is used;
 	// the device with the wrong one is drained, and named by Report.Wrong, events and the log. What it computed
-	// for tasks that were not picked stays as it is: only 1 makes sure that a result is right. The run
-	// fails where nothing can decide. Which tasks are picked is a hash of their number and of
+	// for tasks that were not picked stays as it is. The run
+	// fails where results differ and nothing can decide. Where no second device is left that can execute a task,
+	// as when all but one are drained, the task is executed once, its result is used as it is, and
+	// Report.Unverified counts it: a run's results are sure only with 1 and where Report.Unverified is 0.
+	// Which tasks are picked is a hash of their number and of
 	// the number of the run. It needs two devices. Those of one kind must give the same
 	// bytes; for others see graph.Data.Tolerance. Gangs are not checked. What a
 	// checked task only reads is summed once, and before and after each execution by a Go kernel. 0 checks nothing.

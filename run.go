@@ -423,8 +423,7 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 		c.job.Options = engine.RunOptions{Priority: p.o.Priority, Weight: p.o.Weight, MaxInFlight: p.o.MaxInFlight, Timeout: p.o.Timeout, Retries: p.o.Retries}
 		c.job.Free = func() { p.r.claims.release(c) }
 		c.job.Done = func(rep *engine.Report, err error) {
-			c.ended(rep, err)
-			p.r.tell(c.end, rep, err)
+			p.r.tell(c.end, rep, c.ended(rep, err))
 		}
 	}
 	c.job.Graph, c.checks = p.g, nil
@@ -527,15 +526,16 @@ func (p *Prepared) sameCut(i, j int, res *resident) error {
 }
 
 // ended puts what was checked into the report, and counts the run for the resident data that it
-// gave another value: none if it failed.
-func (c *call) ended(rep *Report, err error) {
-	c.p.r.verify.end(c.checks, rep)
+// gave another value: none if it failed. It returns the error that the caller is told.
+func (c *call) ended(rep *Report, err error) error {
+	err = c.p.r.verify.end(c.checks, rep, err)
 	for i := range c.slots {
 		if res := c.slots[i].res; err == nil && res != nil && c.p.ports[i].written {
 			res.writes.Add(1)
 			res.by.Store(int64(rep.Run))
 		}
 	}
+	return err
 }
 
 // tell says that a run has ended, after all that Options.Explain is told of it.
@@ -609,7 +609,7 @@ func (p *Prepared) Submit(then func(*Report, error), b ...Binding) *Handle {
 	// The handle outlives the run, and may cancel it: this call is not reused.
 	h := &Handle{r: p.r, job: &c.job, done: make(chan struct{})}
 	c.job.Done = func(rep *engine.Report, err error) {
-		c.ended(rep, err)
+		err = c.ended(rep, err)
 		if p.r.o.Explain == nil {
 			h.end(p.r.named(rep), err, then)
 			return

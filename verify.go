@@ -54,6 +54,7 @@ type checks struct {
 	mu         sync.Mutex
 	verified   int
 	unverified int
+	retries    int // of executions
 	wrong      []WrongResult
 	errs       []string             // of executions after the first
 	devices    []trace.DeviceReport // of the executions
@@ -123,29 +124,68 @@ func (v *verifier) begin(g *graph.Graph, o RunOptions) (*graph.Graph, *checks) {
 	}), c
 }
 
-// end puts what was checked of a run into its report.
-func (v *verifier) end(c *checks, rep *Report) {
+// end puts what was checked of a run into its report, and returns the run's error as that of the executions.
+func (v *verifier) end(c *checks, rep *Report, err error) error {
 	if v == nil {
-		return
+		return err
 	}
 	if rep != nil {
 		rep.Devices = rep.Devices[:len(v.r.names)]
 	}
 	if c == nil {
-		return
+		return err
 	}
+	err = ofExecutions(err)
 	v.mu.Lock()
 	delete(v.of, c.key)
 	v.mu.Unlock()
 	if rep == nil {
-		return
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	rep.Retries += c.retries
 	rep.Verified, rep.Unverified, rep.Wrong, rep.VerifyErrors = c.verified, c.unverified, slices.Clone(c.wrong), slices.Clone(c.errs)
 	for i := range c.devices {
 		addDevice(&rep.Devices[i], &c.devices[i])
 	}
+	return err
+}
+
+// unchecked is why a task that is checked has failed: the error of an execution, or that its results differ.
+type unchecked struct{ err error }
+
+func (u *unchecked) Error() string { return u.err.Error() }
+func (u *unchecked) Unwrap() error { return u.err }
+
+// ofExecutions returns the error of a run in which tasks of the device "verify" failed, with those as the executions
+// had them: on their own devices, by their own kernels, and without a second list of what did not finish.
+func ofExecutions(err error) error {
+	run, ok := err.(*RunError)
+	if !ok {
+		return err
+	}
+	causes := []error{run.Err}
+	all, several := run.Err.(interface{ Unwrap() []error })
+	if several {
+		causes = slices.Clone(all.Unwrap())
+	}
+	for i, cause := range causes {
+		te, ok := cause.(*TaskError)
+		why := (*unchecked)(nil)
+		if !ok || te.Device != string(verify.Dialect) || !errors.As(te.Err, &why) {
+			continue
+		}
+		if execution := (*TaskError)(nil); errors.As(why, &execution) {
+			causes[i] = execution
+		} else {
+			causes[i] = &TaskError{Task: te.Task, Err: why.err}
+		}
+	}
+	if several {
+		return &RunError{Err: errors.Join(causes...), Names: run.Names}
+	}
+	return &RunError{Err: causes[0], Names: run.Names}
 }
 
 // addDevice adds what a device did for another run.
@@ -199,7 +239,7 @@ func (v *verifier) check(c *Call, _, _ int) {
 	}
 	k := &checked{v: v, call: c, of: of, id: graph.TaskID(binary.LittleEndian.Uint32(c.Params[8:]))}
 	if err := k.settle(); err != nil {
-		c.Fail(driver.OfLaunch(err, ErrChecksum, driver.ErrOutOfMemory, driver.ErrKernel, driver.ErrUnfit, ErrNoFunc))
+		c.Fail(driver.OfLaunch(&unchecked{err}, ErrChecksum, driver.ErrOutOfMemory, driver.ErrKernel, driver.ErrUnfit, ErrNoFunc))
 	}
 }
 
@@ -418,6 +458,7 @@ func (k *checked) execute(only []machine.DeviceID) (machine.DeviceID, [][]byte, 
 		if rep != nil {
 			k.v.ran(rep.Run, k.id)
 			k.of.note(func(c *checks) {
+				c.retries += rep.Retries
 				for i := range c.devices {
 					addDevice(&c.devices[i], &rep.Devices[i])
 				}

@@ -191,8 +191,55 @@ func TestVerifyUndecided(t *testing.T) {
 	if !errors.As(err, &w) || !w.Undecided || w.Task != "part 0" || !strings.HasPrefix(w.Device, "fake:") || len(w.Against) != 1 || w.Against[0] == w.Device || w.Byte != 63 {
 		t.Fatalf("the error is %v", err)
 	}
-	if !strings.Contains(err.Error(), "no other device that could decide") {
+	if !strings.HasSuffix(err.Error(), "no two agree, and there is no other device that could decide; 1 task unfinished: part 0") ||
+		!strings.HasPrefix(err.Error(), `task "part 0": the result of fake:`) || strings.Count(err.Error(), "part 0") != 2 {
 		t.Errorf("the error says %q", err)
+	}
+}
+
+// The error of a task that is verified is that of its execution, and executions that are tried again are counted.
+func TestVerifyFailure(t *testing.T) {
+	for _, c := range []struct {
+		fails   int32 // executions, from the first on
+		says    string
+		retries int
+	}{
+		{1, "", 1},
+		{1 << 30, `task "part 0" on cpu:D: kernel "add": a bad day (4 attempts, all the same); 1 task unfinished: part 0`, 3},
+	} {
+		var calls atomic.Int32
+		rt := open(t, weft.Options{Devices: "cpu/2", Verify: 1, Retries: 3, MaxFailures: 10, Funcs: map[string]weft.Func{"add": func(k *weft.Call, lo, hi int) {
+			if lo == 0 && calls.Add(1) <= c.fails {
+				k.Fail(errors.New("a bad day"))
+				return
+			}
+			add3(k, lo, hi)
+		}}})
+		rep, err := rt.Run(t.Context(), tripled(t, 1), weft.Bind("x", make([]int64, 8)))
+		says := ""
+		if err != nil {
+			says = strings.NewReplacer("cpu:0", "cpu:D", "cpu:1", "cpu:D").Replace(err.Error())
+		}
+		if te := (*weft.TaskError)(nil); says != c.says || errors.As(err, &te) && len(te.Attempts) != 4 {
+			t.Errorf("the error is %v; want %q", err, c.says)
+		}
+		if rep == nil || rep.Retries != c.retries {
+			t.Errorf("after %d failures the report is %+v; want %d retries", c.fails, rep, c.retries)
+		}
+	}
+}
+
+// All tasks that fail are named once, with what each of them did.
+func TestVerifyFailures(t *testing.T) {
+	rt := open(t, weft.Options{Devices: "cpu/2", Verify: 1, Funcs: map[string]weft.Func{"add": func(k *weft.Call, lo, hi int) {
+		if lo == 0 {
+			panic("no sum")
+		}
+	}}})
+	_, err := rt.Run(t.Context(), tripled(t, 2), weft.Bind("x", make([]int64, 16)))
+	run := (*weft.RunError)(nil)
+	if !errors.As(err, &run) || len(run.Names) != 2 || strings.Count(err.Error(), "unfinished") != 1 || strings.Contains(err.Error(), `"verify"`) || strings.Contains(err.Error(), "on verify") {
+		t.Errorf("the error is %v", err)
 	}
 }
 

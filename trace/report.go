@@ -97,6 +97,9 @@ type TaskError struct {
 // Error names the cause in a line and, where there were several attempts, each of them unless all
 // failed alike.
 func (t *TaskError) Error() string {
+	if w, ok := t.Err.(*WrongResult); ok && w.Task == t.Task && t.Device == "" {
+		return w.Error() // which names the task
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "task %q", t.Task)
 	if t.Device != "" {
