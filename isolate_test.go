@@ -166,6 +166,9 @@ func TestIsolated(t *testing.T) {
 				if !slices.ContainsFunc(strings.Split(c.says, "|"), func(w string) bool { return strings.Contains(l.Err.Error(), w) }) {
 					t.Errorf("a loss does not say %q: %v", c.says, l.Err)
 				}
+				if says := l.Err.Error(); !strings.HasPrefix(says, "device lost: "+l.Device+": worker process ") || strings.Count(says, "device lost") != 1 {
+					t.Errorf("a loss does not say once which device was lost and how: %v", l.Err)
+				}
 			}
 			goesOn(t, rt) // after it
 		})
@@ -218,6 +221,10 @@ func TestIsolatedUnknown(t *testing.T) {
 	})
 	if !errors.Is(err, weft.ErrNoDevices) || !strings.Contains(err.Error(), `"of.nobody"; give weft.Worker`) {
 		t.Errorf("opened with a kernel that workers do not have: %v", err)
+	}
+	_, err = weft.Open(context.Background(), weft.Options{Devices: "cpu", Isolate: true, NoCalibrate: true, CacheDir: "off", WorkerCommand: "true"})
+	if err == nil || !strings.Contains(err.Error(), "exit status 0; true did not act as a worker: its main must begin with weft.Worker") {
+		t.Errorf("opened with a command that is no worker: %v", err)
 	}
 	rt := inWorkers(t, weft.Options{Devices: "cpu/2"})
 	x := []int64{1, 2, 3}

@@ -254,6 +254,13 @@ func (d *device) lose(w *child, e ending) {
 	d.wake()
 }
 
+// lostWorker is why a device is lost whose worker has ended. Its text is the cause alone: who reports a loss
+// names the device, and says that it is lost.
+type lostWorker struct{ cause error }
+
+func (l *lostWorker) Error() string   { return l.cause.Error() }
+func (l *lostWorker) Unwrap() []error { return []error{driver.ErrDeviceLost, l.cause} }
+
 // verdict says why a worker is gone, and ends the launch that did it if that is
 // known: the one the inner device blamed, or the only one that was running.
 func (d *device) verdict(w *child, e ending) error {
@@ -268,7 +275,7 @@ func (d *device) verdict(w *child, e ending) error {
 				d.suspect(running)
 			}
 		}
-		return fmt.Errorf("proc: %s: %w: %w", d.info.Name, driver.ErrDeviceLost, cause)
+		return &lostWorker{cause}
 	}
 	running := d.running()
 	blamed := errors.Is(d.fault, driver.ErrKernel) || slices.ContainsFunc(d.lanes, func(l *lane) bool { return l.kind == computes && (l.last == brokenKernel || l.last == faulted) })
