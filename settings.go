@@ -103,7 +103,7 @@ var settings = []setting{
 		func(o *Options) *bool { return &o.Exact }),
 	toggle("checksums", "compare checksums of data in host memory when it is read; a run that read data which changed fails", false,
 		func(o *Options) *bool { return &o.Checksums }),
-	count("verify", "execute one task in this many on two devices, compare results, and drain a device whose results are wrong; 1 checks all tasks", none,
+	count("verify", "execute one task in this many on two devices, compare results, and drain a device whose results are wrong; 1 checks all tasks but those for which no second device is left, which the report counts", none,
 		func(o *Options) *int { return &o.Verify }),
 	toggle("validation", "have drivers check how they are used and log what they find: Vulkan's validation layer", false,
 		func(o *Options) *bool { return &o.Validation }),
@@ -268,9 +268,9 @@ func count(name, doc, def string, at func(*Options) *int) setting {
 		n, err := text.ParseWhole(v)
 		switch {
 		case errors.Is(err, strconv.ErrRange) || n > math.MaxInt32:
-			return 0, fmt.Errorf("%q is too large a count", v)
+			return 0, fmt.Errorf("%q is too large a count; write %d at most", v, math.MaxInt32)
 		case err != nil:
-			return 0, fmt.Errorf("%w from 0 on", err)
+			return 0, err
 		case n < 0:
 			return 0, fmt.Errorf("%q is not a count; write a whole number from 0 on", v)
 		}
@@ -351,7 +351,7 @@ func amount(name, doc, def string, least, most float64, at func(*Options) *float
 	return number(name, doc, def, at, func(v string) (float64, error) {
 		x, err := text.ParseNumber(v)
 		if err != nil || !(x >= least && x <= most) {
-			return 0, fmt.Errorf("%q is not a number from %g to %g", v, least, most)
+			return 0, fmt.Errorf("%q is not within bounds; write a number from %g to %g", v, least, most)
 		}
 		return x, nil
 	}, formatFloat)
@@ -623,18 +623,29 @@ func (o *Options) Validate() error {
 	return errors.Join(append(errs, o.checkRungs()...)...)
 }
 
-// needIsolate returns an error for each key that is set and has an effect on isolated workers alone, where there are
-// none. Devices in other workers, as GPUs, are not confined or limited by them. A memory_reserve of off is what holds then.
+// needIsolate returns an error for each key that is set and has an effect on workers alone, where there are
+// none. Devices in other workers than isolated ones, as GPUs, are not confined or limited, and have standbys and commands:
+// only where all devices that are asked for are cores, nothing runs in a worker. A memory_reserve of off is what holds then.
 func (o *Options) needIsolate() (errs []error) {
 	if o.Isolate {
 		return nil
 	}
+	sel, err := machine.ParseSelection(o.Devices)
+	cores := err == nil && o.Drivers == nil && slices.Equal(sel.Backends(), []string{"cpu"})
+	const (
+		isolated = "it is for isolated workers, of which there are none"
+		inWorker = "it is for devices in worker processes, and cores are devices of this one"
+	)
 	for _, s := range []struct {
-		key string
-		set bool
-	}{{"confine", o.Confine}, {"worker_bytes", o.WorkerBytes != 0}, {"memory_reserve", o.MemoryReserve > 0}} {
+		key  string
+		set  bool
+		what string
+	}{
+		{"confine", o.Confine, isolated}, {"worker_bytes", o.WorkerBytes != 0, isolated}, {"memory_reserve", o.MemoryReserve > 0, isolated},
+		{"standby", cores && o.Standby, inWorker}, {"worker_command", cores && o.WorkerCommand != "", inWorker},
+	} {
 		if s.set {
-			errs = append(errs, fmt.Errorf("%w: %s: it is for isolated workers, of which there are none; add isolate", ErrOptions, s.key))
+			errs = append(errs, fmt.Errorf("%w: %s: %s; add isolate", ErrOptions, s.key, s.what))
 		}
 	}
 	return errs

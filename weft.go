@@ -270,6 +270,9 @@ func (r *Runtime) drivers(sel machine.Selection, cache string) ([]driver.Driver,
 		WorkerCommand: strings.Fields(r.o.WorkerCommand), CacheDir: cache, Validate: r.o.Validation,
 	}
 	if r.o.Isolate {
+		if r.most > 0 && r.o.MemoryReserve >= r.most {
+			return nil, fmt.Errorf("%w: memory_reserve: %.1f GiB cannot stay free of the %.1f GiB that there are; give less", ErrOptions, float64(r.o.MemoryReserve)/(1<<30), float64(r.most)/(1<<30))
+		}
 		o.Isolate, o.Confined, o.MaxData, o.Reserve = true, r.o.Confine, r.o.WorkerBytes, max(r.o.MemoryReserve, 0)
 		if o.MaxData <= 0 {
 			o.MaxData = max(r.most, 1<<30) / 2

@@ -43,12 +43,12 @@ func TestOpenStatus(t *testing.T) {
 func TestOnlyIsolated(t *testing.T) {
 	refused := 0
 	for draw := range 1 << 4 {
-		o := weft.Options{Devices: "cpu", CacheDir: "off", NoCalibrate: true, Standby: draw&1 != 0}
-		keys := map[string]string{"standby": o.Get("standby")}
-		flags := []string{"run", "reduce", "--n", "1000", "--devices", "cpu", "--standby=" + o.Get("standby")}
+		o := weft.Options{Devices: "cpu", CacheDir: "off", NoCalibrate: true}
+		keys := make(map[string]string)
+		flags := []string{"run", "reduce", "--n", "1000", "--devices", "cpu"}
 		var wrong []string
-		for i, c := range []struct{ key, value string }{{"confine", "on"}, {"worker_bytes", "128MiB"}, {"memory_reserve", "1GiB"}} {
-			if draw&(2<<i) == 0 {
+		for i, c := range []struct{ key, value string }{{"standby", "on"}, {"confine", "on"}, {"worker_bytes", "128MiB"}, {"memory_reserve", "1GiB"}} {
+			if draw&(1<<i) == 0 {
 				continue
 			}
 			wrong = append(wrong, c.key)
@@ -100,8 +100,26 @@ func TestOnlyIsolated(t *testing.T) {
 			}
 		}
 	}
-	if refused != 14 {
+	if refused != 15 {
 		t.Errorf("%d combinations were refused", refused)
+	}
+	for o, wrong := range map[*weft.Options]bool{
+		{Devices: "cpu", WorkerCommand: "/bin/true"}:                true,
+		{Devices: "cpu/2,cpu:0", WorkerCommand: "/bin/true"}:        true,
+		{Devices: "cpu", WorkerCommand: "/bin/true", Isolate: true}: false,
+		{Devices: "cpu,cuda", WorkerCommand: "/bin/true"}:           false,
+		{Devices: "cpu,cuda", Standby: true}:                        false,
+		{Standby: true}:                                             false,
+		{Drivers: []driver.Driver{}, Devices: "cpu", Standby: true}: false,
+	} {
+		if err := o.Validate(); (err != nil && strings.Contains(err.Error(), "add isolate")) != wrong {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	// More than there is cannot be kept free.
+	code, out, stderr := runWeft("run", "reduce", "--n", "1000", "--devices", "cpu", "--isolate", "--memory-reserve", "1000TiB")
+	if code != exitUsage || out != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "memory_reserve: 1024000.0 GiB cannot stay free of the ") {
+		t.Errorf("status %d, %q, %q", code, out, stderr)
 	}
 	// memory_reserve: off is accepted without isolate: it asks for nothing.
 	if err := (&weft.Options{MemoryReserve: -1}).Validate(); err != nil {

@@ -23,7 +23,7 @@ func ParseWhole(s string) (int64, error) {
 	case fractionForm.MatchString(s):
 		return 0, fmt.Errorf("%q has a decimal point; write a whole number", s)
 	case !wholeForm.MatchString(s):
-		return 0, fmt.Errorf("%q is not a whole number in decimal digits", s)
+		return 0, fmt.Errorf("%q is not a whole number; write one in decimal digits, as 10", s)
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
@@ -39,7 +39,7 @@ func ParseNumber(s string) (float64, error) {
 	case octalForm.MatchString(s):
 		return 0, errOctal(s)
 	case !numberForm.MatchString(s):
-		return 0, fmt.Errorf("%q is not a number in decimal digits", s)
+		return 0, fmt.Errorf("%q is not a number; write one in decimal digits, as 0.5", s)
 	}
 	x, err := strconv.ParseFloat(s, 64)
 	if err != nil {
@@ -59,5 +59,5 @@ func (e *rangeError) Error() string        { return e.text }
 func (e *rangeError) Is(target error) bool { return target == strconv.ErrRange }
 
 func errOctal(s string) error {
-	return fmt.Errorf("%q begins with 0, and some programs read that as octal; leave the zero out", s)
+	return fmt.Errorf("%q begins with 0, and some programs read that as octal; write it without that zero", s)
 }

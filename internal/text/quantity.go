@@ -123,7 +123,7 @@ func ParseSize(s string) (int64, error) {
 	case x != math.Trunc(x) && strings.EqualFold(strings.TrimLeft(whole, "0123456789.+-eE "), "B"):
 		return 0, fmt.Errorf("bad size %q; it must be a whole number of bytes", s)
 	case x > 0 && x < 1: // it would be rounded to nothing, or made more than it is
-		return 0, fmt.Errorf("bad size %q; it is less than a byte", s)
+		return 0, fmt.Errorf("bad size %q; it is less than a byte; write 1 or more", s)
 	}
 	return int64(math.Round(x)), nil
 }
