@@ -34,7 +34,7 @@ func TestHealth(t *testing.T) {
 	funcs := map[string]weft.Func{"up": func(c *weft.Call, lo, hi int) {
 		time.Sleep(2 * time.Millisecond) // so that samples are taken while it runs
 		if fails.Add(-1) >= 0 {
-			c.Fail(errors.New("a bad day"))
+			c.Fail(errors.New("a bad day\nand night"))
 			return
 		}
 		countUp(c, lo, hi)
@@ -67,7 +67,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("%g J, want %g: 200 W for %v", rep.EnergyJ(), joules, d.Busy)
 	}
 	m = rt.Metrics().Devices[0]
-	if m.Failed != 2 || m.Failures != 0 || m.LastSuccess == 0 || !strings.Contains(m.LastError, "a bad day") {
+	if m.Failed != 2 || m.Failures != 0 || m.LastSuccess == 0 || !strings.Contains(m.LastError, "a bad day; and night") {
 		t.Errorf("metrics after failures: %+v", m)
 	}
 }

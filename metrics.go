@@ -1,6 +1,7 @@
 package weft
 
 import (
+	"strings"
 	"time"
 
 	"github.com/weft-run/weft/internal/engine"
@@ -102,7 +103,7 @@ type DeviceMetrics struct {
 	Failures int
 	// LastSuccess is when a task last ended well, since the runtime was opened; 0 for never.
 	LastSuccess time.Duration
-	LastError   string // why a task last failed there, or the device was lost; "" for never
+	LastError   string // why a task last failed there, or the device was lost, in a line; "" for never
 	// Health is the device's condition when it was last sampled, of which devices report a
 	// part or nothing.
 	Health Health
@@ -134,7 +135,7 @@ func (r *Runtime) Metrics() Metrics {
 			Health: Health{Util: -1, TempC: -1, PowerW: -1, ClockMHz: -1, MemUsed: -1, MemBytes: -1, MemErrors: -1},
 		}
 		if s.LastErr != nil {
-			m.Devices[i].LastError = s.LastErr.Error()
+			m.Devices[i].LastError = strings.ReplaceAll(s.LastErr.Error(), "\n", "; ") // as runs report it
 		}
 		if s.Sampled != nil {
 			m.Devices[i].Health = *s.Sampled
