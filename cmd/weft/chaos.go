@@ -28,7 +28,7 @@ func newChaos() *cobra.Command {
 and check every result. At random, from a seed, a worker is
 
   killed      SIGKILL
-  hung        SIGSTOP, until it is given up on after --hang-timeout (1s here)
+  hung        SIGSTOP, until it is given up on after --hang-timeout
   slowed      SIGSTOP and SIGCONT in turn
   corrupted   the memory by which it talks with weft is overwritten with noise
 
@@ -71,6 +71,8 @@ weft chaos serve kills the workers of a service that is under load.`,
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
 	s.bind(c.PersistentFlags(), "devices", "policy", "partitioner", "concurrent", "task_timeout", "hang_timeout", "retries", "host_bytes", "max_failures", "max_losses", "ladder", "verify")
+	hang := c.PersistentFlags().Lookup("hang-timeout")
+	hang.DefValue, hang.Usage = chaos.HangTimeout.String(), strings.Replace(hang.Usage, "weft serve", "weft chaos serve", 1)
 	s.complete(c)
 	for _, w := range catalog.All() {
 		c.AddCommand(newChaosOf(w, &s))

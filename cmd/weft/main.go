@@ -27,6 +27,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -118,9 +119,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	addCompletion(root)
+	help := writtenHelp(root)
 	// Not nil, for which cobra takes the arguments of the process.
 	root.SetArgs(append([]string{}, terminal.Switches(root, args)...))
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err, started = help(), true
+	}
 	switch usage := (terminal.UsageError{}); {
 	case err == nil:
 		return exitOK
@@ -143,6 +148,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return exitFailure
 	}
+}
+
+// writtenHelp has help written in one piece. The function it returns says whether that failed, as on a full disk,
+// which cobra's help function cannot.
+func writtenHelp(root *cobra.Command) func() error {
+	var failed error
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		var text bytes.Buffer
+		out := c.OutOrStdout()
+		c.SetOut(&text)
+		help(c, args)
+		c.SetOut(out)
+		_, failed = out.Write(text.Bytes())
+	})
+	return func() error { return failed }
 }
 
 func newRoot() *cobra.Command {

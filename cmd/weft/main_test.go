@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode/utf8"
 
@@ -208,7 +209,9 @@ func TestMistakesOfUsers(t *testing.T) {
 		{"run gemm --size 99999999999999999999", "weft: --size 99999999999999999999: it is too large or too small a number"},
 		{"run gemm --m 99999999999999999999", "weft: --m 99999999999999999999: it is too large or too small a number"},
 		{"run automata --seed 4294967296", "weft: --seed 4294967296: it is too large or too small a number"},
-		{"run gemm --retries 2147483648", `weft: --retries 2147483648: "2147483648" is too large a count`},
+		{"run gemm --retries 2147483648", `weft: --retries 2147483648: "2147483648" is too large a count; write 2147483647 at most`},
+		{"run gemm --verify 010", `weft: --verify 010: "010" begins with 0, and some programs read that as octal; write it without that zero, or none`},
+		{"run gemm --verify 1_0", `weft: --verify 1_0: "1_0" is not a whole number; write one in decimal digits, as 10, or none`},
 		{"run gemm --polcy steal", "weft: unknown flag: --polcy; did you mean --policy?"},
 		{"run gemm --policy best", "weft: --policy best: unknown name; use one of " + strings.Join(sched.Names(), ", ")},
 		{"run gemm --host-bytes lots", "weft: --host-bytes lots: …"},
@@ -556,6 +559,28 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 	if got := works(t, "help", "sim"); got != works(t, "sim", "--help") {
 		t.Errorf("weft help sim differs from weft sim --help:\n%s", got)
+	}
+	for args, want := range map[string]string{
+		"chaos": "(default 1s)", "chaos gemm": "(default 1s)", "run gemm": "(default 10s)", "run network": "the larger weight counts",
+	} {
+		if help := strings.Join(strings.Fields(works(t, append(strings.Fields(args), "--help")...)), " "); !strings.Contains(help, want) || strings.Contains(help, "1s here") {
+			t.Errorf("weft %s --help does not say %q:\n%s", args, want, help)
+		}
+	}
+}
+
+// full is output that takes nothing.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// Help that cannot be written is a failure, as other output is.
+func TestHelpOnAFullDisk(t *testing.T) {
+	for _, args := range []string{"", "--help", "help sim", "run --help", "run gemm --help", "version"} {
+		var stderr bytes.Buffer
+		if code := run(t.Context(), strings.Fields(args), full{}, &stderr); code != exitFailure || stderr.String() != "weft: no space left on device\n" {
+			t.Errorf("weft %s: status %d, %q", args, code, &stderr)
+		}
 	}
 }
 

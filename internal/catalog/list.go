@@ -254,7 +254,7 @@ func networkFlags(f *pflag.FlagSet) Order {
 	f.StringVar(&c.Problem, "problem", network.PageRank, "pagerank, layers (of graph convolution), closeness or medoids")
 	f.StringVar(&c.Graph, "graph", "", "karate, miserables, davis, or a file: MatrixMarket, METIS, or edges, a line for each with the numbers of two nodes, from 0 on (R-MAT, or points)")
 	f.StringVar((*string)(&c.Repeated), "repeated", "", "edges that are listed more than once: sum (of their weights), last or error (sum)")
-	f.BoolVar(&c.Undirected, "undirected", false, "let edges of the graph count both ways for pagerank")
+	f.BoolVar(&c.Undirected, "undirected", false, "let edges of the graph count both ways for pagerank; of two directions with different weights the larger weight counts")
 	f.IntVar(&c.Nodes, "nodes", 1<<16, "nodes of R-MAT (closeness and medoids 2048 points in space)")
 	f.IntVar(&c.Edges, "edges", 0, "edges of R-MAT for each node (16)")
 	f.IntVar(&c.Steps, "steps", 0, "steps of pagerank (64) or medoids (8)")

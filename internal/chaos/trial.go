@@ -144,9 +144,12 @@ func (t *Trial) Run(ctx context.Context) (*Account, error) {
 	return a, nil
 }
 
-// hang is the time without a sign of life after which a worker is ended. The default is 1 s, less than that of
+// HangTimeout is the default of hang_timeout in a trial.
+const HangTimeout = time.Second
+
+// hang is the time without a sign of life after which a worker is ended. The default is less than that of
 // weft.Options, so that a trial spends its time on rounds and not on waiting for stopped workers.
-func (t *Trial) hang() time.Duration { return cmp.Or(t.Options.HangTimeout, time.Second) }
+func (t *Trial) hang() time.Duration { return cmp.Or(t.Options.HangTimeout, HangTimeout) }
 
 // jobOf returns the job of the bout before, if there was one and it kept nothing on devices, or
 // makes one: inputs may take longer to make than rounds to run.
