@@ -196,8 +196,11 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if c.Traces.Collector != "" {
+		if _, err := otlp.New(c.Traces.Collector, 1, nil); err != nil {
+			return mistake{"traces.collector", fmt.Errorf("traces: %w", err)}
+		}
 		if _, err := otlp.New(c.Traces.Collector, c.Traces.Sample, nil); err != nil {
-			return mistaken("traces.collector", "%w", err)
+			return mistake{"traces.sample", fmt.Errorf("traces: %w", err)}
 		}
 	}
 	for _, o := range c.Origins {

@@ -169,7 +169,8 @@ func TestConfigMistakes(t *testing.T) {
 		"pprof: true\nprofile: fast":                    "line 2: profile: unknown profile",
 		"pprof: true\ndevices: abacus":                  "line 2: bad option: devices: ",
 		"limits:\n  body: 2GiB":                         "line 1: limits.bodies: ",
-		"traces:\n  collector: ftp://x":                 "line 2: traces.collector: ",
+		"traces:\n  collector: ftp://x":                 "line 2: traces: collector \"ftp://x\"",
+		"traces:\n  collector: http://x\n  sample: 2":   "line 3: traces: sample 2",
 		"origins:\n  - '*'":                             "line 1: origins: ",
 	} {
 		_, err := parseConfig([]byte(src), "")
