@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/weft-run/weft"
 )
 
 // writing are all ways to name a file that a command writes. FILE stands for it, and EXT is how its name ends.
@@ -51,6 +53,25 @@ func TestOutputsThatCannotBe(t *testing.T) {
 			if code != exitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, filepath.Base(folder)) {
 				t.Errorf("weft %s: status %d, %q, %q", args, code, stdout, stderr)
 			}
+		}
+	}
+}
+
+// What was not verified is told, and why.
+func TestNotVerified(t *testing.T) {
+	var v *verified
+	for _, c := range []struct {
+		rep  weft.Report
+		want string
+	}{
+		{weft.Report{Tasks: 3}, ""},
+		{weft.Report{Tasks: 3, Verified: 3}, "agreed on the results of 3 of 3 tasks.\n"},
+		{weft.Report{Tasks: 2, Unverified: 2}, "agreed on the results of 3 of 5 tasks.\nNot verified: 2 tasks, since no second device could execute them and be compared.\n"},
+	} {
+		var out strings.Builder
+		v = v.with(&c.rep)
+		if v.text(&out); !strings.HasSuffix(out.String(), c.want) {
+			t.Errorf("%+v: %q; want %q", c.rep, out.String(), c.want)
 		}
 	}
 }
