@@ -155,7 +155,7 @@ func (r *Runtime) expect(g *graph.Graph, e cut.Expected) {
 
 // causeOf returns why the context ended of what was stopped for it, and other errors as they are.
 func causeOf(ctx context.Context, err error) error {
-	if errors.Is(err, cut.ErrStopped) {
+	if errors.Is(err, cut.ErrStopped) || errors.Is(err, graph.ErrStopped) && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err

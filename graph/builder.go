@@ -24,6 +24,9 @@ var (
 	ErrName      = errors.New("name given twice")
 )
 
+// ErrStopped is the error of a Build that Builder.Stop ended.
+var ErrStopped = errors.New("the graph is not wanted any more")
+
 // maxErrors is the most mistakes Build reports one by one; it counts the rest. One
 // mistake in a loop repeats for every task, and the first reports show it.
 const maxErrors = 20
@@ -40,6 +43,10 @@ const combineFan = 8
 // Builder collects data and tasks. It is not safe for concurrent use. Mistakes
 // are kept and reported by Build, so calls can be chained without checks.
 type Builder struct {
+	// Stop, if not nil, is asked now and then whether the graph is not wanted any more. From then
+	// on nothing is kept, and Build returns ErrStopped.
+	Stop func() bool
+
 	data  []Data
 	tasks []Task
 	uses  []Use // arena behind the tasks' Uses
@@ -54,8 +61,8 @@ type Builder struct {
 	named   bool // data has names that the caller gave
 	// mostPieces is the most pieces that uses may have together; 0 is what a Flow can number.
 	mostPieces int64
-	mostTasks  int  // the most tasks; 0 is MaxTasks
-	full       bool // more were added: they and their data are not kept, and Build says so
+	mostTasks  int   // the most tasks; 0 is MaxTasks
+	over       error // why nothing is kept any more, which Build says; nil if all is
 }
 
 // reductions are those into one data handle.
@@ -86,7 +93,7 @@ func (r *reductions) shared(u Use) (lo, hi int) {
 
 // Data adds a handle.
 func (b *Builder) Data(d Data) DataID {
-	if b.full {
+	if b.over != nil {
 		return 0
 	}
 	id := DataID(len(b.data))
@@ -144,7 +151,7 @@ func (b *Builder) checkElems(d *Data) {
 // unchanged; the caller must not modify what Steps and After point to. Past
 // MaxTasks nothing is kept, and Build returns ErrSize.
 func (b *Builder) Add(t Task) TaskID {
-	if b.full = b.full || len(b.tasks) >= cmp.Or(b.mostTasks, MaxTasks); b.full {
+	if b.ended() {
 		return 0
 	}
 	b.checkTask(&t)
@@ -162,6 +169,31 @@ func (b *Builder) Add(t Task) TaskID {
 	id := TaskID(len(b.tasks))
 	b.tasks = append(b.tasks, t)
 	return id
+}
+
+// stopTasks is how many tasks apart Stop is asked: they take about a millisecond, beside which asking
+// takes nothing.
+const stopTasks = 1024
+
+// ended reports whether nothing is kept any more.
+func (b *Builder) ended() bool {
+	most := cmp.Or(b.mostTasks, MaxTasks)
+	switch n := len(b.tasks); {
+	case b.over != nil:
+	case n >= most:
+		b.over = fmt.Errorf("%w: more than %d tasks; make fewer and larger ones, or several graphs that run one after another", ErrSize, most)
+	case n%stopTasks == 0:
+		b.over = b.stopped()
+	}
+	return b.over != nil
+}
+
+// stopped is ErrStopped if the graph is not wanted any more.
+func (b *Builder) stopped() error {
+	if b.Stop != nil && b.Stop() {
+		return ErrStopped
+	}
+	return nil
 }
 
 // settle combines what a use needs the result of: reductions that share bytes
@@ -467,8 +499,8 @@ func (b *Builder) Build() (*Graph, error) {
 	for d := range b.data { // in order, not by map iteration
 		b.settle(Use{Data: DataID(d), Bytes: b.data[d].Bytes, Access: Read})
 	}
-	if b.full { // what else is wrong may be for want of the rest
-		return nil, fmt.Errorf("%w: more than %d tasks; make fewer and larger ones, or several graphs that run one after another", ErrSize, cmp.Or(b.mostTasks, MaxTasks))
+	if b.over != nil { // what else is wrong may be for want of the rest
+		return nil, b.over
 	}
 	if b.named {
 		b.checkNames()
@@ -479,9 +511,12 @@ func (b *Builder) Build() (*Graph, error) {
 	if err := b.err(); err != nil {
 		return nil, err
 	}
+	if err := b.stopped(); err != nil {
+		return nil, err
+	}
 	g := &Graph{data: b.data, tasks: b.tasks}
 	g.flow.cut(b.data, b.tasks)
-	if err := b.checkPieces(&g.flow); err != nil {
+	if err := cmp.Or(b.checkPieces(&g.flow), b.stopped()); err != nil {
 		return nil, err
 	}
 	g.flow.assign(b.data, b.tasks, func(t TaskID, d DataID) {
@@ -492,7 +527,7 @@ func (b *Builder) Build() (*Graph, error) {
 			b.fail(&unwritten{NoTask, DataID(d), fmt.Sprintf("data %q: %v: it is an output but nothing writes all of it", b.data[d].Name, ErrUnwritten)})
 		}
 	}
-	if err := b.err(); err != nil {
+	if err := cmp.Or(b.err(), b.stopped()); err != nil {
 		return nil, err
 	}
 	b.spreadSecrets()

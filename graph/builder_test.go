@@ -451,3 +451,41 @@ func TestMostTasks(t *testing.T) {
 		}
 	}
 }
+
+// A builder that is asked to stop keeps no further tasks and builds no graph: while tasks are added,
+// and in each part of Build.
+func TestStop(t *testing.T) {
+	const tasks = 4 * stopTasks
+	asked := 0
+	build := func(at int) (b *Builder, err error) {
+		asked = 0
+		b = &Builder{Stop: func() bool { asked++; return asked >= at }}
+		for range tasks {
+			b.Add(Task{Steps: steps(testKernel), Uses: []Use{{Data: b.Data(Data{Bytes: 8}), Access: Write}}})
+		}
+		g, err := b.Build()
+		if (g == nil) != (err != nil) {
+			t.Fatalf("a graph: %t, and the error is %v", g != nil, err)
+		}
+		return b, err
+	}
+	if _, err := build(math.MaxInt); err != nil {
+		t.Fatal(err)
+	}
+	times := asked
+	if least := tasks/stopTasks + 3; times < least {
+		t.Errorf("asked %d times, want %d at least", times, least)
+	}
+	for at := 1; at <= times; at++ {
+		b, err := build(at)
+		if !errors.Is(err, ErrStopped) {
+			t.Errorf("asked %d times: %v", at, err)
+		}
+		if most := min(tasks, (at-1)*stopTasks); len(b.tasks) != most {
+			t.Errorf("asked %d times: %d tasks were kept, want %d", at, len(b.tasks), most)
+		}
+		if asked != at {
+			t.Errorf("asked %d times, and again %d times after it was stopped", at, asked-at)
+		}
+	}
+}

@@ -107,6 +107,7 @@ func keepAs(keep weft.Keep, ranges []sched.Range, variant, on string) weft.Keep 
 }
 
 func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, before []func(Job, *graph.Graph, *weft.Prediction)) (*Result, error) {
+	defer stopWith(ctx, j)()
 	if err := Keepable(j); err != nil {
 		return nil, err
 	}
@@ -152,7 +153,7 @@ func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, bef
 		}
 		res.Partition, ranges = p.Partition, p.Ranges
 	}
-	g, err := j.Graph(ranges)
+	g, err := graphOf(ctx, j, ranges)
 	if err != nil {
 		return nil, err
 	}

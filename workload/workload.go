@@ -210,12 +210,45 @@ func pricer(ctx context.Context, rt *weft.Runtime) Pricer {
 		}
 		graphs := make([]*graph.Graph, len(samples))
 		for i, j := range samples {
-			if graphs[i], err = j.Graph(p.Ranges); err != nil {
+			done := stopWith(ctx, j)
+			graphs[i], err = graphOf(ctx, j, p.Ranges)
+			done()
+			if err != nil {
 				return nil, err
 			}
 		}
 		return rt.Compare(ctx, graphs...)
 	}
+}
+
+// Stop is embedded in jobs that add a task for each of many steps. It tells whether the graph is not
+// wanted any more, since the context of the run ended:
+//
+//	b := graph.Builder{Stop: j.Stopped}
+type Stop struct{ asked func() bool }
+
+// Stopped reports whether the graph is not wanted any more.
+func (s *Stop) Stopped() bool { return s.asked != nil && s.asked() }
+
+func (s *Stop) stopWhen(asked func() bool) { s.asked = asked }
+
+// stopWith has a job's graph be wanted as long as the context, until done is called.
+func stopWith(ctx context.Context, j Job) (done func()) {
+	s, ok := j.(interface{ stopWhen(asked func() bool) })
+	if !ok {
+		return func() {}
+	}
+	s.stopWhen(func() bool { return ctx.Err() != nil })
+	return func() { s.stopWhen(nil) }
+}
+
+// graphOf builds the graph of a job for some ranges.
+func graphOf(ctx context.Context, j Job, ranges []sched.Range) (*graph.Graph, error) {
+	g, err := j.Graph(ranges)
+	if errors.Is(err, graph.ErrStopped) && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return g, err
 }
 
 // Stateful is the optional ability of a job to keep state on devices from run to
@@ -308,6 +341,7 @@ func workOf(j Job) weft.Divisible {
 // Plan cuts a job for the devices of a runtime, builds its graph and predicts it, as Run
 // does before it runs the job.
 func Plan(ctx context.Context, rt *weft.Runtime, j Job) (*weft.Plan, error) {
+	defer stopWith(ctx, j)()
 	p, err := rt.Plan(ctx, workOf(j))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", j.Name(), err)
@@ -334,6 +368,7 @@ func Run(ctx context.Context, rt *weft.Runtime, j Job, before ...func(Job, *grap
 // run plans a job as it is and runs it, by staged if that is given and takes it; quick means without comparing variants and
 // predicting.
 func run(ctx context.Context, rt *weft.Runtime, j Job, before []func(Job, *graph.Graph, *weft.Prediction), quick bool, staged func(*weft.Plan, *Result) (taken bool, err error)) (*Result, error) {
+	defer stopWith(ctx, j)()
 	if p, ok := j.(Placed); ok {
 		if err := p.Place(rt.Machine()); err != nil {
 			return nil, err
@@ -361,7 +396,7 @@ func run(ctx context.Context, rt *weft.Runtime, j Job, before []func(Job, *graph
 	}
 	p, err := rt.Plan(ctx, work)
 	if quick && err == nil {
-		p.Graph, err = j.Graph(p.Ranges)
+		p.Graph, err = graphOf(ctx, j, p.Ranges)
 	}
 	if err != nil {
 		return nil, err

@@ -112,6 +112,8 @@ func (c Config) Bytes() float64 { return 3 * 8 * float64(c.Rows) * math.Ceil(flo
 // times from its own rows and k halo rows on either side, which the blocks
 // around it computed in the round before.
 type Job struct {
+	workload.Stop
+
 	c          Config
 	k          int // steps of a round
 	words      int // of a row
@@ -368,7 +370,7 @@ func (j *Job) Rounds() int { return (j.c.Steps + j.k - 1) / j.k }
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	size := int64(8 * len(j.start))
 	rounds := j.Rounds()
-	var b graph.Builder
+	b := graph.Builder{Stop: j.Stopped}
 	start := b.Data(graph.Data{Name: "start", Bytes: size, Input: true})
 	end := b.Data(graph.Data{Name: "end", Bytes: size, Output: true, Tolerance: graph.SameBytes})
 	between := b.Data(graph.Data{Name: "between", Bytes: size, Tolerance: graph.SameBytes})

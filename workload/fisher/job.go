@@ -98,6 +98,8 @@ func (c Config) Bytes() float64 {
 
 // Job is one set of points.
 type Job struct {
+	workload.Stop
+
 	c     Config
 	x     []float32 // points, by row
 	theta []float32
@@ -280,7 +282,7 @@ func (j *Job) Graph([]sched.Range) (*graph.Graph, error) {
 	if j.m == nil {
 		return nil, fmt.Errorf("fisher: %w: Place was not called", ErrConfig)
 	}
-	var b graph.Builder
+	b := graph.Builder{Stop: j.Stopped}
 	c, d := j.c, int64(j.c.Features)
 	x := b.Data(graph.Data{Name: "points", Bytes: int64(4 * len(j.x)), Input: true})
 	theta := b.Data(graph.Data{Name: "theta", Bytes: 4 * d, Input: true})

@@ -74,6 +74,8 @@ func (c Config) Bytes() float64 { return 4 * 4 * Floats * float64(c.Records) }
 
 // Job is one set of records.
 type Job struct {
+	workload.Stop
+
 	c       Config
 	rotor   [8]float64
 	w       *Weights
@@ -245,7 +247,7 @@ func (j *Job) Place(m *machine.Machine) (err error) {
 // micro-batches go to the copies of the pipeline in turn; else they are cut from
 // the ranges.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
+	b := graph.Builder{Stop: j.Stopped}
 	bytes := int64(4 * len(j.in))
 	weights := b.Data(graph.Data{Name: "weights", Bytes: int64(4 * len(j.weights)), Input: true})
 	stages := len(j.ops())

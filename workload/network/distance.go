@@ -215,6 +215,8 @@ func paths(c *weft.Call, p distanceParams, lo, hi int) {
 
 // DistanceJob is the distances of points or nodes with their closeness or medoids.
 type DistanceJob struct {
+	workload.Stop
+
 	c      Config
 	n      int
 	graph  *Graph    // undirected; nil for points
@@ -361,7 +363,7 @@ func (j *DistanceJob) task(what string, k *graph.Kernel, r sched.Range) graph.Ta
 // Graph has a task for the distances of each range of nodes, and for closeness one more; for
 // medoids there are two more in each step, and one that ends it.
 func (j *DistanceJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
+	b := graph.Builder{Stop: j.Stopped}
 	n := int64(j.n)
 	row := 4 * n
 	distances := b.Data(graph.Data{Name: "distances", Bytes: row * n, Output: true})

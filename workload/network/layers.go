@@ -128,6 +128,8 @@ var transformKernel = signature.Of(signature.Kernel{
 
 // LayersJob is layers of graph convolution over one graph.
 type LayersJob struct {
+	workload.Stop
+
 	graph   *Graph // with edges both ways
 	widths  []int  // features before the first layer and behind each
 	matrix  workload.Sparse
@@ -308,7 +310,7 @@ func (j *LayersJob) task(layer int, lo, hi int64) graph.Task {
 // Graph has a task for each layer and range of blocks. A task reads the features of all nodes,
 // which the tasks of the layer before wrote.
 func (j *LayersJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
+	b := graph.Builder{Stop: j.Stopped}
 	n := int64(j.graph.Rows())
 	bounds := b.Data(graph.Data{Name: "bounds", Bytes: 4 * int64(len(j.bounds)), Input: true})
 	starts := b.Data(graph.Data{Name: "starts", Bytes: 4 * (n + 1), Input: true})

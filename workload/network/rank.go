@@ -167,6 +167,8 @@ func (m *rowsOf) weigh(to, shares []float64, from int, weights, x []float64, dam
 // then side by side, so that a processor predicts where each ends, and the ranks that are read most
 // often lie close together.
 type RankJob struct {
+	workload.Stop
+
 	c       Config
 	graph   *Graph   // as it was given
 	in      *Graph   // with edges turned round, and nodes in order
@@ -342,7 +344,7 @@ func (j *RankJob) task(lo, hi int64, step int) graph.Task {
 // Graph has a task for each step and range of blocks. A task reads what all nodes give, which the
 // tasks of the step before wrote.
 func (j *RankJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
+	b := graph.Builder{Stop: j.Stopped}
 	n, count := int64(j.in.Rows()), int64(j.blocks())
 	bounds := b.Data(graph.Data{Name: "bounds", Bytes: 4 * (count + 1), Input: true})
 	starts := b.Data(graph.Data{Name: "starts", Bytes: 4 * (n + 1), Input: true})

@@ -100,6 +100,8 @@ func (g *group) pull(at, mass []float32) {
 
 // BodyJob is one set of bodies.
 type BodyJob struct {
+	workload.Stop
+
 	c    Config
 	mass []float32
 	// start is the places and velocities before the first step, at and v those behind each.
@@ -173,7 +175,7 @@ func (j *BodyJob) task(step int, lo, hi int64) graph.Task {
 // Graph has a task for each step and range of bodies. A task reads the places of all, which the
 // tasks of the step before wrote.
 func (j *BodyJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
+	b := graph.Builder{Stop: j.Stopped}
 	n, steps := int64(j.c.Count), int64(j.c.Steps)
 	mass := b.Data(graph.Data{Name: "masses", Bytes: 4 * n, Input: true})
 	startAt := b.Data(graph.Data{Name: "first places", Bytes: 12 * n, Input: true})

@@ -93,6 +93,8 @@ func (p Params) weightBytes() float64 {
 // patterns, a row of the block's patterns for each channel of each step or
 // neuron, so that what a task has lies together.
 type Job struct {
+	workload.Stop
+
 	c       Config
 	w       *Weights
 	block   int // patterns of a block, but for the last
@@ -440,7 +442,7 @@ const (
 // Graph has a task for each range of patterns, or several if it is long, or one
 // for each step of each range of neurons, which are the devices' own for Rows.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
+	b := graph.Builder{Stop: j.Stopped}
 	weights := j.w.data(&b)
 	data := func(name string, xs []float32, d graph.Data) graph.DataID {
 		d.Name, d.Bytes = name, int64(4*len(xs))

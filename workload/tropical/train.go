@@ -128,6 +128,8 @@ func unit(weights, x []float32) (y float32, from int32) {
 
 // TrainJob is one training.
 type TrainJob struct {
+	workload.Stop
+
 	c       Training
 	initial []float32 // parameters before
 	final   []float32 // and after a run
@@ -444,7 +446,7 @@ func (j *TrainJob) Graph([]sched.Range) (*graph.Graph, error) {
 	if j.m == nil {
 		return nil, fmt.Errorf("tropical net: %w: Place was not called", ErrTraining)
 	}
-	var b graph.Builder
+	b := graph.Builder{Stop: j.Stopped}
 	initial := b.Data(graph.Data{Name: "initial", Bytes: int64(4 * len(j.initial)), Input: true})
 	x := b.Data(graph.Data{Name: "samples", Bytes: int64(4 * len(j.x)), Input: true})
 	target := b.Data(graph.Data{Name: "targets", Bytes: int64(4 * len(j.target)), Input: true})

@@ -17,6 +17,8 @@ import (
 
 // Job is one network. Blocks of its rows are dealt out.
 type Job struct {
+	workload.Stop
+
 	c         Config
 	structure *protein.Structure
 	matrix    *network.Matrix
@@ -191,7 +193,7 @@ type data struct {
 
 // Graph has three tasks for each range of blocks in a step, and one in the last.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
+	b := graph.Builder{Stop: j.Stopped}
 	rows, nonzeros := int64(j.blocks*j.block), int64(j.matrix.Nonzeros())
 	sums := 8 * int64(j.blocks*j.width)
 	d := data{
