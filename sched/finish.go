@@ -133,7 +133,27 @@ func (p *finish) choose(v *Situation, t *Ready) (taken, first offer) {
 			best = p.try(v, t, d, best)
 		}
 	} else {
-		best = p.tryAll(v, t)
+		// The order in which devices are tried does not matter; where few are tried of the
+		// classes, the others come first, so that there is an offer to beat.
+		var k *costs
+		if len(p.trees) >= indexFrom {
+			k = p.costs(v, t)
+		}
+		if k == nil {
+			p.index.steps += uint64(len(p.trees))
+			for c := range p.trees {
+				best = p.tryClass(v, t, c, best)
+			}
+		}
+		for _, d := range p.apart {
+			best = p.try(v, t, d, best)
+		}
+		for i := range min(len(t.Inputs), maxCopies) {
+			best = p.try(v, t, t.Inputs[i].At, best)
+		}
+		if k != nil {
+			best = p.search(v, t, k, 1, best)
+		}
 	}
 	if t.Near >= 0 && t.Near != best.device {
 		// Most are clearly later and need no closer look.
@@ -150,30 +170,6 @@ func (p *finish) choose(v *Situation, t *Ready) (taken, first offer) {
 		}
 	}
 	return best, best
-}
-
-// tryAll returns the best offer of all devices. The order in which they are tried does not
-// matter; where few are tried of the classes, the others come first, so that there is an offer
-// to beat.
-func (p *finish) tryAll(v *Situation, t *Ready) (best offer) {
-	best = noOffer
-	k := p.costs(v, t)
-	if k == nil {
-		p.index.steps += uint64(len(p.trees))
-		for c := range p.trees {
-			best = p.tryClass(v, t, c, best)
-		}
-	}
-	for _, d := range p.apart {
-		best = p.try(v, t, d, best)
-	}
-	for k := range min(len(t.Inputs), maxCopies) {
-		best = p.try(v, t, t.Inputs[k].At, best)
-	}
-	if k != nil {
-		best = p.search(v, t, k, 1, best)
-	}
-	return best
 }
 
 // hinted reports whether the offer of the hinted device is near enough.
@@ -323,7 +319,7 @@ func (p *finish) replayOne(v *Situation, d machine.DeviceID) {
 		}
 		node[k] = w
 	}
-	if s.leaf > 0 {
+	if s.leaf > 0 && len(p.index.orders) > 0 {
 		p.refresh(v, s.class)
 	}
 }

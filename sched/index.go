@@ -57,9 +57,10 @@ const (
 // clear forgets everything, since classes or their members changed.
 func (x *index) clear() { *x = index{steps: x.steps} }
 
-// costs returns what a task costs by nodes, nil if its costs are not told from others.
+// costs returns what a task costs by nodes, nil if its costs are not told from others. It is called where
+// there are indexFrom classes or more.
 func (p *finish) costs(v *Situation, t *Ready) *costs {
-	if len(p.trees) < indexFrom || t.CostID == 0 || len(t.Cost) != len(p.trees) {
+	if t.CostID == 0 || len(t.Cost) != len(p.trees) {
 		return nil
 	}
 	if p.index.known == nil {
