@@ -489,6 +489,11 @@ func TestHostNeed(t *testing.T) {
 			p.tasks[i].Workspace = int64(rapid.IntRange(0, 2).Draw(t, "workspace"))
 			p.tasks[i].Gang = rapid.IntRange(0, 3).Draw(t, "gang")
 		}
+		if rapid.Bool().Draw(t, "made once") { // which few of the outputs are that were drawn so far
+			bytes := int64(rapid.IntRange(1, 5).Draw(t, "bytes"))
+			p.tasks = append(p.tasks, Task{Steps: steps(testKernel), Uses: []Use{{Data: DataID(len(p.data)), Bytes: bytes, Access: Write}}})
+			p.data = append(p.data, Data{Name: "once", Bytes: bytes, Output: true})
+		}
 		g := p.build(t)
 		f := g.Flow()
 		var want, got Need
