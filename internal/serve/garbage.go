@@ -18,14 +18,16 @@ import (
 // stays free memory of the process, and the rest is taken from the system beside it. So the free memory goes back to the
 // system before somebody takes more, if the process would have too much with that.
 type garbage struct {
-	limit     int64         // of what is in use, in bytes
-	inUse     *atomic.Int64 // bytes of bodies and answers
-	given     atomic.Int64  // bytes given back, ever
-	collected atomic.Int64  // of these
+	limit     int64          // of what is in use, in bytes
+	inUse     *atomic.Int64  // bytes of bodies and answers
+	given     atomic.Int64   // bytes given back, ever
+	collected atomic.Int64   // of these
+	heap      func() []int64 // bytes of its objects and its free memory; nil for that of the process
 
 	mu    sync.Mutex
 	marks []mark        // the oldest first
 	ended chan struct{} // closed when the collection that was begun here has ended; nil for none
+	begun int           // collections, for tests
 }
 
 // mark is an object that nobody has. The first collection that begins after it was made takes it, and with it all that was
@@ -86,6 +88,7 @@ func (g *garbage) collect(n int64) {
 		begun := g.ended == nil && (spread || g.exceeds(collectAfter))
 		if begun {
 			g.ended = make(chan struct{})
+			g.begun++
 			go g.run(spread)
 		}
 		ended := g.ended
@@ -118,8 +121,12 @@ func (g *garbage) spread(n int64) bool {
 	if n > 0 && n <= firstBytes { // which fit anywhere
 		return false
 	}
-	heap := figures("/memory/classes/heap/objects:bytes", "/memory/classes/heap/free:bytes")
-	return g.scattered(heap[0], heap[1]+n)
+	heap := g.heap
+	if heap == nil {
+		heap = processHeap
+	}
+	now := heap()
+	return g.scattered(now[0], now[1]+n)
 }
 
 // scattered reports whether a heap of objects and of free memory is larger than it may be. Whatever else is in it may have as
@@ -127,6 +134,10 @@ func (g *garbage) spread(n int64) bool {
 func (g *garbage) scattered(objects, free int64) bool {
 	other := max(objects-g.inUse.Load()-g.bytes(), 0)
 	return objects+free > g.limit+g.limit/scatterAfter+2*other
+}
+
+func processHeap() []int64 {
+	return figures("/memory/classes/heap/objects:bytes", "/memory/classes/heap/free:bytes")
 }
 
 // figures reads figures of package metrics, which takes less than a microsecond.
