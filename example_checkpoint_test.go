@@ -63,10 +63,11 @@ func ExampleRuntime_Steps() {
 			return err
 		}
 		values, err := state.Get(ctx)
-		if err == nil {
-			fmt.Println("each of", len(values), "was counted to", values[0])
+		if err != nil {
+			return err
 		}
-		return err
+		fmt.Println("each of", len(values), "was counted to", values[0])
+		return rt.Forget(ctx, keep.Name) // the checkpoints are not needed any more
 	}
 	folder, err := os.MkdirTemp("", "weft-example-")
 	if err != nil {
