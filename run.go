@@ -306,9 +306,9 @@ func (r *Runtime) resolve(g *graph.Graph, bs []Binding) (*Prepared, error) {
 	return p, p.fill(p.slots, bs)
 }
 
-// possible errs when a task needs more for one piece of data, or as its workspace, than the
-// memory there is, where all devices share that: making it would end the program. What the program
-// brings itself is there already.
+// possible returns ErrOutOfMemory if one allocation of a task, a piece of data or its workspace, exceeds physical
+// memory and all devices share that: the Go runtime would otherwise abort the process. Memory that the program
+// bound exists already and does not count.
 func (r *Runtime) possible(p *Prepared) error {
 	most := r.most
 	tooLarge := func(id graph.DataID, bytes int64) bool { return p.at[id] < 0 && bytes > most }

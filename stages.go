@@ -153,8 +153,8 @@ func (s *staged) next(tasks int, took time.Duration) int {
 // graphParam is the parameter that says which graph a checkpoint is of.
 const graphParam = "graph"
 
-// identity is what a checkpoint must agree on: what the caller says, what the inputs hold,
-// and the graph.
+// identity returns what must match before a checkpoint is resumed: parameters, input checksums and
+// graph hash.
 func (s *staged) identity(ctx context.Context, keep Keep) (meta checkpoint.Meta, sizes map[string]int64, err error) {
 	for d := range s.p.g.NumData() {
 		h, slot := s.p.g.Data(graph.DataID(d)), s.slot(graph.DataID(d))

@@ -328,9 +328,8 @@ func (o *Options) cacheDir() (dir string, err error) {
 	return dir, nil
 }
 
-// choose says which of the devices found to keep: those selected; of these, when
-// bits must not change, those of one backend; and of these the best, not counting
-// spares. A selector that names none of them is an error.
+// choose selects devices: those o.Devices names; with Exact only one backend; then the MaxDevices
+// best. Spares do not count. A selector that names no device is an error.
 func (o *Options) choose(m *machine.Machine, sel machine.Selection) ([]bool, error) {
 	found := m.Devices
 	if missing := sel.Missing(found); missing != "" {

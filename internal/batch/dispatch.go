@@ -117,9 +117,9 @@ func before(a, b *Model, old bool) bool {
 	return a.id < b.id
 }
 
-// slower is how much later a batch must end on a free device than on one that is busy still
-// for it to wait for that one. Less than that is noise in what was measured.
-const slower = 1.5
+// waitRatio makes a batch wait for a busy device if a free one would finish it 1.5 times later: a
+// smaller difference is measurement noise.
+const waitRatio = 1.5
 
 // where returns the free device on which a batch of the model ends the earliest, nil if
 // there is none, or if all that waits for the model would be done earlier by waiting for one
@@ -149,7 +149,7 @@ func (m *Machine) where(mod *Model) (best *placement) {
 			continue
 		}
 		batches := float64((mod.load.examples + mod.MaxBatch - 1) / mod.MaxBatch)
-		if least > slower*(left.Seconds()+batches*p.cost.of(n)) {
+		if least > waitRatio*(left.Seconds()+batches*p.cost.of(n)) {
 			m.deferred = true
 			return nil
 		}

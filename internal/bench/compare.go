@@ -175,8 +175,8 @@ func (f *figures) add(part string, report any) {
 	}
 }
 
-// What the fields of rows are. Fields that are in none of these are neither: predictions,
-// limits, and what is measured beside.
+// Roles of row fields: what identifies a case, and which direction is better. Fields not listed
+// are ignored.
 var (
 	counts = []string{"devices", "tasks", "size", "burst", "stages", "items", "replicas", "batches", "bytes", "k"}
 	told   = []string{"why", "error", "rate", "algorithm", "verdict"} // texts that are no names of a case

@@ -89,7 +89,7 @@ func (v *Knowledge) now(g *graph.Graph, resident []graph.DataID, rather []machin
 // run simulates a graph that is cut for some devices, on all devices but others.
 func (v *Knowledge) run(g *graph.Graph, resident []graph.DataID, without, rather []machine.DeviceID) (*engine.Report, error) {
 	c := sim.Config{
-		Machine: v.alone(g), Cost: present{v}, Unchecked: true, Unbounded: true, Stop: v.Stop,
+		Machine: v.machineFor(g), Cost: present{v}, Unchecked: true, Unbounded: true, Stop: v.Stop,
 		NewPolicy: v.Policy, MaxInFlight: v.MaxInFlight, Spares: without,
 	}
 	job := sim.Job{Graph: g, Rather: rather}
@@ -113,10 +113,9 @@ func (v *Knowledge) run(g *graph.Graph, resident []graph.DataID, without, rather
 	return last.Report, last.Err
 }
 
-// alone returns the machine. Where all times of the graph's tasks were measured,
-// while others ran beside them, it shares nothing but cores: what sharing the rest
-// costs is in them.
-func (v *Knowledge) alone(g *graph.Graph) *machine.Machine {
+// machineFor returns the machine, without shared resources except cores if all task times were measured
+// under contention: they include its cost then.
+func (v *Knowledge) machineFor(g *graph.Graph) *machine.Machine {
 	for _, t := range g.Flow().ShapeTask {
 		for d := range v.Machine.Devices {
 			if v.task(g.Task(t), machine.DeviceID(d)).Bound != machine.ByHistory {

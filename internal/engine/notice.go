@@ -30,8 +30,7 @@ const (
 	NoticeKinds   = iota
 )
 
-// Rebalanced is the rule that moves queued tasks from hot devices to cold ones, by which
-// TaskMoved is told beside those of stealing.
+// Rebalanced is the Rule of a TaskMoved notice caused by rebalancing; stealing has another.
 const Rebalanced = "rebalanced"
 
 // Notice is one thing that happened, at the time of the step.

@@ -2,12 +2,11 @@ package infer
 
 import "github.com/weft-run/weft/machine"
 
-// Places returns how many batches some devices of a machine have at a time together, and how many
-// of these are computed side by side. Depth is how many each has; see [Options].
+// Places returns the number of batches in flight on devices of a machine together, and how many of them
+// run in parallel. Depth is the number for each device; see [Options].
 //
-// Cores are side by side: a batch takes one of them. GPUs have batches of many requests done in
-// little more time than those of one, so that theirs are filled, and further places keep a GPU busy
-// while results are handed out.
+// CPU: one core per batch, all cores in parallel. GPU: one batch runs, the others are queued to keep it busy
+// while results are handed out; a batch of many requests takes little longer than one of a few.
 func Places(m *machine.Machine, depth, devices int) (slots, parallel int) {
 	chosen, side := 4, true
 	for i := range m.Devices {

@@ -90,7 +90,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	return c, c.try(ctx, cn)
 }
 
-// ErrOption is wrapped by errors about what was asked for, as against what the server did.
+// ErrOption marks invalid load options, as opposed to server failures.
 var ErrOption = errors.New("bad load")
 
 // Batch returns the number of items in a request.

@@ -105,7 +105,7 @@ type Traces struct {
 // ErrConfig is wrapped by every error about a configuration.
 var ErrConfig = errors.New("bad configuration")
 
-// byAddress is the rate that stands for: none on loopback, publicRate elsewhere.
+// byAddress selects the default rate: unlimited on loopback, publicRate otherwise.
 const (
 	byAddress  = -1
 	publicRate = 1000

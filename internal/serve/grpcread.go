@@ -114,8 +114,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// What a message takes beside its fields, an entry of a map beside what is in it, and a string
-// or list of bytes beside its bytes, at most.
+// Upper bounds in bytes for the overhead of a decoded message, a map entry, and a string or bytes
+// field.
 const (
 	messageBytes = 256
 	entryBytes   = 256

@@ -99,8 +99,8 @@ func (c *Case) compares(w World, d machine.DeviceID) bool {
 	return with
 }
 
-// Ran takes in an execution, its number being that of those before it. agrees says for each of
-// these whether their results are comparable and agree.
+// Ran records execution n. agrees[i] says whether its results are comparable with those of execution i < n
+// and equal.
 func (c *Case) Ran(on machine.DeviceID, agrees []bool) {
 	c.ran = append(c.ran, execution{on, agrees})
 }

@@ -32,8 +32,8 @@ func (d *device) Telemetry() (driver.Telemetry, error) {
 	return t, nil
 }
 
-// used returns the part of a heap that all programs use, and its bytes. A process may use
-// what is free besides what it uses already; drivers may promise more than there is.
+// used returns the share and bytes of a heap in use by all programs. The budget is what this process
+// may use in total; a driver may report one above the size of the heap.
 func used(size, budget, usage uint64) (part float64, bytes int64) {
 	if size == 0 || size > 1<<62 || budget == 0 {
 		return -1, -1

@@ -9,7 +9,7 @@ import (
 	"github.com/weft-run/weft/internal/load"
 )
 
-// Account is what came of a siege.
+// Account is the result of a siege.
 type Account struct {
 	Devices []string `json:"devices"`
 	Standby bool     `json:"standby"`
@@ -17,33 +17,35 @@ type Account struct {
 	Seed    uint64   `json:"seed"`
 	Rate    float64  `json:"rate"`
 	Seconds float64  `json:"seconds"`
-	// Kills are workers that were killed, of which Losses had a device; the others were standbys.
+	// Kills counts killed workers, Losses those that had a device; the others were standbys.
 	Kills  int `json:"kills"`
 	Losses int `json:"losses"`
-	// Of the requests Sent, Succeeded had an answer, Success is their part, and Failed has the
-	// others by what became of them.
+	// Sent counts requests, Succeeded those answered, and Failed the others by cause. Success is
+	// Succeeded divided by Sent.
 	Sent      uint64            `json:"sent"`
 	Succeeded uint64            `json:"succeeded"`
 	Success   float64           `json:"success"`
 	Failed    map[string]uint64 `json:"failed"`
-	Said      string            `json:"said,omitempty"` // to the first that failed, by the server
-	// LatencyMS is that of all answers, from when a request was due, StruckMS that of requests
-	// that were due within a second after a kill, QuietMS that of the others, and SecondsMS are
-	// the 99th percentiles of each of these seconds.
+	Said      string            `json:"said,omitempty"` // the server's answer to the first that failed
+	// LatencyMS covers all answers, measured from the scheduled send time.
 	LatencyMS chaos.Spread `json:"latency_ms"`
-	QuietMS   chaos.Spread `json:"quiet_ms"`
-	StruckMS  chaos.Spread `json:"struck_ms"`
+	// QuietMS covers requests that StruckMS does not.
+	QuietMS chaos.Spread `json:"quiet_ms"`
+	// StruckMS covers requests due within 1 s after a kill.
+	StruckMS chaos.Spread `json:"struck_ms"`
+	// SecondsMS is the 99th percentile of each second after a kill.
 	SecondsMS chaos.Spread `json:"struck_second_p99_ms"`
-	// DetectMS is the time from a kill until the runtime knows, AnswerMS from then until all
-	// requests that were under way at the kill have answers, BackMS until the device takes work.
+	// DetectMS is the time from a kill until the runtime knows of it.
 	DetectMS chaos.Spread `json:"detect_ms"`
+	// AnswerMS is the time from there until all requests in flight at the kill are answered.
 	AnswerMS chaos.Spread `json:"answer_ms"`
-	BackMS   chaos.Spread `json:"device_back_ms"`
-	// Checked are answers that were compared with one from before the first kill, beside those
-	// of the load, and Wrong those of them that differed by a bit.
+	// BackMS is the time from a kill until the device takes work again.
+	BackMS chaos.Spread `json:"device_back_ms"`
+	// Checked counts answers compared with one from before the first kill; they are not part of the load.
 	Checked int `json:"checked"`
-	Wrong   int `json:"wrong"`
-	// Bottleneck says that this process was late by itself, so that latencies are its own too.
+	// Wrong counts compared answers that differed in a bit.
+	Wrong int `json:"wrong"`
+	// Bottleneck is true if the load generator itself was late, so that latencies include its delays.
 	Bottleneck bool `json:"generator_bottleneck,omitempty"`
 }
 
