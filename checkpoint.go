@@ -109,7 +109,7 @@ type keeps struct {
 	unlock func()
 
 	mu     sync.Mutex      // guards the fields below
-	used   map[string]bool // names that are taken, by whether the computation goes on or its checkpoints are being removed
+	used   map[string]bool // names taken: true while the computation runs or its checkpoints are removed, false once it has ended
 	active []*saver        // of computations that have not ended or whose last checkpoint is not written
 	closed bool
 }
@@ -239,7 +239,9 @@ func (k *keeps) begin(name string) (*disk.Folder, error) {
 	}
 	k.mu.Lock()
 	_, used := k.used[name]
-	k.used[name] = true
+	if !used {
+		k.used[name] = true
+	}
 	k.mu.Unlock()
 	if used {
 		return nil, fmt.Errorf("%w: %q is kept twice by this runtime; give each computation its own name", ErrCheckpoint, name)

@@ -818,6 +818,9 @@ func TestForget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := rt.Steps(t.Context(), weft.Keep{Name: "used"}, 1, state, func(context.Context, int) error { return nil }); !errors.Is(err, weft.ErrCheckpoint) {
+			t.Errorf("a name that is taken: %v", err)
+		}
 		if err := rt.Forget(t.Context(), "used"); err != nil {
 			t.Fatal(err)
 		}
