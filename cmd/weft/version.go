@@ -14,6 +14,9 @@ import (
 // release is the version that CHANGELOG.md opens with.
 const release = "0.1.0"
 
+// commit is the commit of a release, which .ci/release sets: what the go command stamps by itself depends on tags.
+var commit string
+
 // versionJSON says what this program is and what it was built from.
 type versionJSON struct {
 	Version  string `json:"version"`
@@ -25,7 +28,7 @@ type versionJSON struct {
 
 // built reads what the go command stamped into the program.
 func built() versionJSON {
-	v := versionJSON{Version: release, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := versionJSON{Version: release, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			switch s.Key {

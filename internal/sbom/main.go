@@ -1,6 +1,6 @@
 // Command sbom lists the modules that a Go program was built from, as a CycloneDX document.
 //
-//	go run ./internal/sbom weft >weft.cdx.json
+//	go run ./internal/sbom weft 0.2.0 >weft.cdx.json
 //
 // It reads what the go command stamped into the program, of whatever platform. The document has neither a time nor
 // a serial number, so that it is the same for the same program.
@@ -16,21 +16,22 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "sbom: which program? as in sbom weft")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "sbom: which program, and which version? as in sbom weft 0.2.0")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Stdout); err != nil {
+	if err := run(os.Args[1], "v"+os.Args[2], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
 }
 
-func run(program string, w io.Writer) error {
+func run(program, version string, w io.Writer) error {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return err
 	}
+	info.Main.Version = version // the go command stamps one only where git has a tag
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -41,10 +42,10 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := run(program, &b); err != nil || !strings.Contains(b.String(), `"name": "std"`) {
+	if err := run(program, "v1", &b); err != nil || !strings.Contains(b.String(), `"version": "`+runtime.Version()+`"`) || !strings.Contains(b.String(), "internal/sbom") {
 		t.Errorf("%v: %s", err, b.String())
 	}
-	if err := run("main.go", &b); err == nil {
+	if err := run("main.go", "v1", &b); err == nil {
 		t.Error("a text is taken for a program")
 	}
 }
