@@ -16,6 +16,7 @@ import (
 func TestCommandsDoc(t *testing.T) {
 	const file = "../../docs/COMMANDS.md"
 	root := newRoot()
+	addCompletion(root)
 	d := newCommandsDoc(root)
 	head := `# Commands
 
@@ -43,7 +44,7 @@ func TestCommandsDocShort(t *testing.T) {
 		root.AddCommand(f)
 		for i := range many/2 + 1 {
 			c := &cobra.Command{Use: fmt.Sprint("w", i), Short: "Do it", Run: func(*cobra.Command, []string) {}}
-			c.Flags().Int("common", 3, "what `N` is common")
+			c.Flags().Int("common", 3, map[bool]string{true: "what `N` is common", false: "another `N`"}[i > 0])
 			c.Flags().Int(fmt.Sprint("own", i), 3, "what `N` is its own")
 			f.AddCommand(c)
 		}
@@ -75,14 +76,13 @@ type commandsDoc struct {
 // newCommandsDoc begins with the flags that many of a command and those below it have.
 func newCommandsDoc(root *cobra.Command) *commandsDoc {
 	d := &commandsDoc{shared: make(map[string]bool), first: make(map[string]string)}
-	var rows []string
+	most := make(map[string]string) // by the name of a flag: the row that most commands have
 	count := make(map[string]int)
 	var look func(c *cobra.Command)
 	look = func(c *cobra.Command) {
 		for _, row := range flagRows(c) {
-			if count[row]++; count[row] == many {
-				rows = append(rows, row)
-				d.shared[row] = true
+			if count[row]++; count[row] > count[most[flagOf(row)]] {
+				most[flagOf(row)] = row
 			}
 		}
 		for _, below := range c.Commands() {
@@ -90,7 +90,13 @@ func newCommandsDoc(root *cobra.Command) *commandsDoc {
 		}
 	}
 	look(root)
-	slices.Sort(rows)
+	var rows []string
+	for _, name := range slices.Sorted(maps.Keys(most)) {
+		if row := most[name]; count[row] >= many {
+			rows = append(rows, row)
+			d.shared[row] = true
+		}
+	}
 	d.WriteString("\n## Flags of many commands\n")
 	d.table(rows)
 	return d
@@ -109,7 +115,7 @@ func (d *commandsDoc) describe(c *cobra.Command) {
 	var own []string
 	as := make(map[string][]string) // names of flags by where they are described
 	for _, row := range flagRows(c) {
-		name := strings.Trim(strings.Fields(row)[1], "`,")
+		name := flagOf(row)
 		switch where := d.first[row+c.Name()]; {
 		case d.shared[row]:
 			as["many commands"] = append(as["many commands"], "`"+name+"`")
@@ -144,6 +150,9 @@ func (d *commandsDoc) table(rows []string) {
 		fmt.Fprintf(d, "\n| flag | what it does |\n|---|---|\n%s", strings.Join(rows, ""))
 	}
 }
+
+// flagOf is the name of a row's flag.
+func flagOf(row string) string { return strings.Trim(strings.Fields(row)[1], "`,") }
 
 // flagRows are the flags of a command, a row of a table each.
 func flagRows(c *cobra.Command) (rows []string) {
