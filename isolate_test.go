@@ -223,7 +223,7 @@ func TestIsolatedUnknown(t *testing.T) {
 		t.Errorf("opened with a kernel that workers do not have: %v", err)
 	}
 	_, err = weft.Open(context.Background(), weft.Options{Devices: "cpu", Isolate: true, NoCalibrate: true, CacheDir: "off", WorkerCommand: "true"})
-	if err == nil || !strings.Contains(err.Error(), "exit status 0; true did not act as a worker: its main must begin with weft.Worker") {
+	if err == nil || !strings.Contains(err.Error(), "exit status 0; if true is no worker, its main must begin with weft.Worker") {
 		t.Errorf("opened with a command that is no worker: %v", err)
 	}
 	rt := inWorkers(t, weft.Options{Devices: "cpu/2"})

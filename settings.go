@@ -350,8 +350,11 @@ func portion(name, doc, def string, at func(*Options) *float64) setting {
 func amount(name, doc, def string, least, most float64, at func(*Options) *float64) setting {
 	return number(name, doc, def, at, func(v string) (float64, error) {
 		x, err := text.ParseNumber(v)
-		if err != nil || !(x >= least && x <= most) {
-			return 0, fmt.Errorf("%q is not within bounds; write a number from %g to %g", v, least, most)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no number; write one from %g to %g", v, least, most)
+		}
+		if !(x >= least && x <= most) {
+			return 0, fmt.Errorf("%q is not from %g to %g; write a number that is", v, least, most)
 		}
 		return x, nil
 	}, formatFloat)
@@ -623,9 +626,9 @@ func (o *Options) Validate() error {
 	return errors.Join(append(errs, o.checkRungs()...)...)
 }
 
-// needIsolate returns an error for each key that is set and has an effect on workers alone, where there are
-// none. Devices in other workers than isolated ones, as GPUs, are not confined or limited, and have standbys and commands:
-// only where all devices that are asked for are cores, nothing runs in a worker. A memory_reserve of off is what holds then.
+// needIsolate returns an error for each key that would have no effect. confine, worker_bytes and memory_reserve apply to
+// isolated workers only. standby and worker_command apply to any worker process, so they are refused only if all devices
+// are cores. A negative memory_reserve means off.
 func (o *Options) needIsolate() (errs []error) {
 	if o.Isolate {
 		return nil

@@ -146,7 +146,7 @@ func TestSetWrong(t *testing.T) {
 		{"retries", "0x3", `"0x3" is not a whole number; write one in decimal digits, as 10`},
 		{"verify", "010", "write it without that zero, or none"},
 		{"verify", "99999999999999999999", "is too large a count; write 2147483647 at most, or none"},
-		{"power_budget", "x", "is not within bounds; write a number from 1 to 1e+06, or none"},
+		{"power_budget", "x", "is no number; write one from 1 to 1e+06, or none"},
 		{"max_temperature", "0x50p0", `max_temperature`},
 		{"memory_margin", "1e-400000000000000000000", `memory_margin`},
 		{"pool_bytes", "010", `begins with 0`},

@@ -64,8 +64,8 @@ func (k *keeper) ensure(ctx context.Context) (*child, error) {
 			return c, nil
 		}
 		c.finish()
-		if own := (*remoteError)(nil); len(k.o.Command) > 0 && ctx.Err() == nil && !errors.As(err, &own) {
-			err = fmt.Errorf("%w; %s did not act as a worker: its main must begin with weft.Worker", err, k.o.Command[0])
+		if remote := (*remoteError)(nil); len(k.o.Command) > 0 && ctx.Err() == nil && !errors.As(err, &remote) {
+			err = fmt.Errorf("%w; if %s is no worker, its main must begin with weft.Worker", err, k.o.Command[0])
 		}
 	}
 	k.not, k.failure = time.Now().Add(k.pause.next(0)), err
