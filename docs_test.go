@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what is generated from the source anew: testdata/api.txt, docs/CALLS.md, docs/PACKAGES.md")
+var rewrite = flag.Bool("rewrite", false, "write generated files anew: testdata/api.txt, docs/CALLS.md, docs/PACKAGES.md")
 
 // compare holds a generated file to what the source says now, or writes it anew.
 func compare(t *testing.T, file, got string) {

@@ -135,7 +135,7 @@ func (v *verifier) end(c *checks, rep *Report, err error) error {
 	if c == nil {
 		return err
 	}
-	err = ofExecutions(err)
+	err = executionErrors(err)
 	v.mu.Lock()
 	delete(v.of, c.key)
 	v.mu.Unlock()
@@ -152,15 +152,15 @@ func (v *verifier) end(c *checks, rep *Report, err error) error {
 	return err
 }
 
-// unchecked is why a task that is checked has failed: the error of an execution, or that its results differ.
-type unchecked struct{ err error }
+// checkFailure is the error of a verified task: that of an execution, or that results differ.
+type checkFailure struct{ err error }
 
-func (u *unchecked) Error() string { return u.err.Error() }
-func (u *unchecked) Unwrap() error { return u.err }
+func (u *checkFailure) Error() string { return u.err.Error() }
+func (u *checkFailure) Unwrap() error { return u.err }
 
-// ofExecutions returns the error of a run in which tasks of the device "verify" failed, with those as the executions
+// executionErrors returns the error of a run in which tasks of the device "verify" failed, with those as the executions
 // had them: on their own devices, by their own kernels, and without a second list of what did not finish.
-func ofExecutions(err error) error {
+func executionErrors(err error) error {
 	run, ok := err.(*RunError)
 	if !ok {
 		return err
@@ -172,7 +172,7 @@ func ofExecutions(err error) error {
 	}
 	for i, cause := range causes {
 		te, ok := cause.(*TaskError)
-		why := (*unchecked)(nil)
+		why := (*checkFailure)(nil)
 		if !ok || te.Device != string(verify.Dialect) || !errors.As(te.Err, &why) {
 			continue
 		}
@@ -239,7 +239,7 @@ func (v *verifier) check(c *Call, _, _ int) {
 	}
 	k := &checked{v: v, call: c, of: of, id: graph.TaskID(binary.LittleEndian.Uint32(c.Params[8:]))}
 	if err := k.settle(); err != nil {
-		c.Fail(driver.OfLaunch(&unchecked{err}, ErrChecksum, driver.ErrOutOfMemory, driver.ErrKernel, driver.ErrUnfit, ErrNoFunc))
+		c.Fail(driver.OfLaunch(&checkFailure{err}, ErrChecksum, driver.ErrOutOfMemory, driver.ErrKernel, driver.ErrUnfit, ErrNoFunc))
 	}
 }
 

@@ -25,7 +25,7 @@ var (
 )
 
 // ErrStopped is the error of a Build that Builder.Stop ended.
-var ErrStopped = errors.New("the graph is not wanted any more")
+var ErrStopped = errors.New("building the graph was stopped")
 
 // maxErrors is the most mistakes Build reports one by one; it counts the rest. One
 // mistake in a loop repeats for every task, and the first reports show it.
@@ -43,8 +43,8 @@ const combineFan = 8
 // Builder collects data and tasks. It is not safe for concurrent use. Mistakes
 // are kept and reported by Build, so calls can be chained without checks.
 type Builder struct {
-	// Stop, if not nil, is asked now and then whether the graph is not wanted any more. From then
-	// on nothing is kept, and Build returns ErrStopped.
+	// Stop, if not nil, is called about every thousand tasks and between the parts of Build. Once it returns
+	// true nothing is kept any more, and Build returns ErrStopped.
 	Stop func() bool
 
 	data  []Data
@@ -171,8 +171,7 @@ func (b *Builder) Add(t Task) TaskID {
 	return id
 }
 
-// stopTasks is how many tasks apart Stop is asked: they take about a millisecond, beside which asking
-// takes nothing.
+// stopTasks is the number of tasks between two calls of Stop: about 1 ms of building.
 const stopTasks = 1024
 
 // ended reports whether nothing is kept any more.

@@ -49,8 +49,8 @@ type Flow struct {
 	// these checks where they are false.
 	Prioritised, Timed, Retried bool
 
-	// HostNeed is what all data needs but that of Outputs; Outputs has what each of its data needs
-	// where it has no memory of the caller's, ascending by data.
+	// HostNeed bounds the host memory of all data except Outputs. Outputs lists, ascending by data, the outputs
+	// whose pieces are each written once; they count only where the caller binds no memory.
 	HostNeed Need
 	Outputs  []OutputNeed
 	// Workspace is the most bytes of workspace of a task, on all its devices together.
@@ -134,8 +134,8 @@ func (f *Flow) Writes(u *FlowUse) []int32 {
 // UseBytes returns the size of a use.
 func (f *Flow) UseBytes(u *FlowUse) int64 { return f.Pieces[u.P1-1].Hi - f.Pieces[u.P0].Lo }
 
-// Need is an upper bound of the bytes of host memory that a run has for data at a time, beside the
-// memory that the caller gives it. Sums end at the largest number.
+// Need bounds in bytes the host memory that a run holds for data at a time, not counting the caller's. A sum that
+// overflows is math.MaxInt64.
 type Need struct {
 	// Shared is for devices that all use host memory. There is a buffer for each version of a
 	// piece, and no more than two versions of a piece at a time. A buffer of several pieces lasts as
@@ -147,8 +147,7 @@ type Need struct {
 	Apart int64
 }
 
-// OutputNeed is what data needs that goes into the caller's memory, where there is such: output
-// whose pieces are written once.
+// OutputNeed is the need of an output whose pieces are each written once.
 type OutputNeed struct {
 	Data DataID
 	Need

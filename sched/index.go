@@ -57,8 +57,8 @@ const (
 // clear forgets everything, since classes or their members changed.
 func (x *index) clear() { *x = index{steps: x.steps} }
 
-// costs returns what a task costs by nodes, nil if its costs are not told from others. It is called where
-// there are indexFrom classes or more.
+// costs returns what a task costs by nodes, nil if the task has no CostID. It is called where there are
+// indexFrom classes or more.
 func (p *finish) costs(v *Situation, t *Ready) *costs {
 	if t.CostID == 0 || len(t.Cost) != len(p.trees) {
 		return nil

@@ -221,13 +221,13 @@ func pricer(ctx context.Context, rt *weft.Runtime) Pricer {
 	}
 }
 
-// Stop is embedded in jobs that add a task for each of many steps. It tells whether the graph is not
-// wanted any more, since the context of the run ended:
+// Stop is embedded in jobs whose graphs may have many tasks, and ends the building of a graph with the context of
+// the run. A job that embeds it is not for several runs at a time.
 //
 //	b := graph.Builder{Stop: j.Stopped}
 type Stop struct{ asked func() bool }
 
-// Stopped reports whether the graph is not wanted any more.
+// Stopped reports whether the context of the run has ended, so that building the graph can end early.
 func (s *Stop) Stopped() bool { return s.asked != nil && s.asked() }
 
 func (s *Stop) stopWhen(asked func() bool) { s.asked = asked }

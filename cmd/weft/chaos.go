@@ -72,7 +72,7 @@ weft chaos serve kills the workers of a service that is under load.`,
 	}
 	s.bind(c.PersistentFlags(), "devices", "policy", "partitioner", "concurrent", "task_timeout", "hang_timeout", "retries", "host_bytes", "max_failures", "max_losses", "ladder", "verify")
 	hang := c.PersistentFlags().Lookup("hang-timeout")
-	hang.DefValue, hang.Usage = chaos.HangTimeout.String(), strings.Replace(hang.Usage, "weft serve", "weft chaos serve", 1)
+	hang.DefValue, hang.Usage = chaos.HangTimeout.String(), "end a worker process that gives no sign of life for this long; 2s by weft chaos serve"
 	s.complete(c)
 	for _, w := range catalog.All() {
 		c.AddCommand(newChaosOf(w, &s))

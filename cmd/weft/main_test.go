@@ -563,7 +563,7 @@ func TestHelpAndVersion(t *testing.T) {
 	for args, want := range map[string]string{
 		"chaos": "(default 1s)", "chaos gemm": "(default 1s)", "run gemm": "(default 10s)", "run network": "the larger weight counts",
 	} {
-		if help := strings.Join(strings.Fields(works(t, append(strings.Fields(args), "--help")...)), " "); !strings.Contains(help, want) || strings.Contains(help, "1s here") {
+		if help := strings.Join(strings.Fields(works(t, append(strings.Fields(args), "--help")...)), " "); !strings.Contains(help, want) {
 			t.Errorf("weft %s --help does not say %q:\n%s", args, want, help)
 		}
 	}

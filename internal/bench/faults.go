@@ -60,10 +60,10 @@ func newFaults(s Setup) *cobra.Command {
 		short: "How a GPU comes back from kernels that break it",
 		long: `Run kernels that write to an illegal address, which costs a process its GPU, and
 see what becomes of everything else: the bad task must fail with its kernel's
-name, other tasks of the time complete, data put on the device before be there
-after without being sent again, and nothing grow. Without a standby (restart) a
-new worker is started after each fault; with one, ready to serve and all its
-host memory page-locked, that takes over. Only for GPUs of NVIDIA.`,
+name, tasks that run at the same time must complete, data on the device must
+stay without being sent again, and memory must not grow. Without a standby
+(restart) a new worker is started after each fault; with one, ready to serve and
+all its host memory page-locked, that takes over. Only for GPUs of NVIDIA.`,
 		repeat: 1, measure: o.measure, text: writeFaults,
 	}.command(s)
 	c.Flags().IntVar(&o.count, "faults", 100, "faults without a standby")
@@ -286,10 +286,10 @@ func (t *faultTrial) breakOften() error {
 		reported = append(reported, known.Sub(began).Seconds()*1e3)
 		back = append(back, time.Since(known).Seconds()*1e3)
 		if _, err := beside.Wait(); err != nil {
-			return fmt.Errorf("fault %d: the other task of the time: %w", i, err)
+			return fmt.Errorf("fault %d: the task that ran at the same time: %w", i, err)
 		}
 		if !slices.Equal(in, out) || !slices.Equal(in, after) {
-			return fmt.Errorf("fault %d: another task, of the time or later, gave a wrong result", i)
+			return fmt.Errorf("fault %d: a task during or after it gave a wrong result", i)
 		}
 		if i == t.count/10 {
 			use := chaos.Usage()

@@ -121,7 +121,7 @@ func (s *Result) verdict() (out []string) {
 	case s.Sent == 0:
 		return []string{"No request was sent."}
 	case s.Bottleneck:
-		out = append(out, own+": more than 1 ms and than a tenth of the latency there, so the load was a bottleneck too, and latencies include its delays. Use a lower rate, or a machine of its own.")
+		out = append(out, own+": more than 1 ms and than a tenth of the latency there, so the load generator was a bottleneck too, and latencies include its delays. Use a lower rate, or a machine of its own.")
 	default:
 		out = append(out, own+": no more than 1 ms or than a tenth of the latency there, so it was not the bottleneck.")
 	}

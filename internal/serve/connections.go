@@ -53,7 +53,7 @@ type connection struct {
 	of    *connections
 	shown shown
 	from  string
-	heard atomic.Bool // something of it was read
+	heard atomic.Bool // true once a byte of it was read
 
 	// Guarded by of.mu.
 	gone  bool          // it has no place any more
@@ -364,18 +364,18 @@ func (g *groups) oldest() *connection {
 	return g.heap[0].list.Front().Value.(numbered).connection
 }
 
-// few is the number of connections of which one that has sent nothing gives way first. More would take longer to look at, and
-// where all others have sent something a new one would have less time for that.
-const few = 8
+// quietLooks is how many of the oldest silent connections are searched for one that has sent nothing. More would take longer,
+// and where all others have sent something a new connection would have less time for that.
+const quietLooks = 8
 
-// yields returns the oldest of the first few connections, of the address that has the most, that has sent nothing, or the
+// yields returns the oldest of the first quietLooks connections, of the address that has the most, that has sent nothing, or the
 // oldest if all have; nil if x, the youngest, is the only one.
 func (g *groups) yields(x *connection) *connection {
 	first := g.oldest()
 	if first == nil || first == x {
 		return nil
 	}
-	for e, i := g.heap[0].list.Front(), 0; e != nil && i < few; e, i = e.Next(), i+1 {
+	for e, i := g.heap[0].list.Front(), 0; e != nil && i < quietLooks; e, i = e.Next(), i+1 {
 		if c := e.Value.(numbered).connection; c != x && !c.spoke() {
 			return c
 		}

@@ -91,7 +91,7 @@ func TestPlaces(t *testing.T) {
 // A connection that has sent something keeps its place while silent ones of its own address come, whether the server has read
 // that or not; where the oldest few have sent something the oldest goes, so that new ones have their time.
 func TestPlacesSpoken(t *testing.T) {
-	const places = 4 * few
+	const places = 4 * quietLooks
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestPlacesSpoken(t *testing.T) {
 		until(t, "what was sent is there", accept("G").spoke)
 	}
 	silent = accept("")
-	for range places - few {
+	for range places - quietLooks {
 		if silent.gone {
 			t.Fatal("a new one has no time to send something")
 		}

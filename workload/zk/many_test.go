@@ -188,7 +188,11 @@ func TestNearestDeadline(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, xs := range [][]fr.Element{of.a, of.b, of.c} { // what is transformed tells proofs apart
-			whose[string(workloadtest.Bytes(xs))] = i
+			key := string(workloadtest.Bytes(xs))
+			if other, ok := whose[key]; ok && other != i {
+				t.Fatalf("proofs %d and %d transform the same numbers", other, i)
+			}
+			whose[key] = i
 		}
 		ctx := t.Context()
 		if left > 0 {
