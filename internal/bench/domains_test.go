@@ -42,11 +42,11 @@ func TestDomains(t *testing.T) {
 			t.Errorf("row %d is %+v", i, row)
 		}
 	}
-	if b, err := os.ReadFile(page); err != nil || !strings.Contains(string(b), "There is no device beside the cpu.") {
+	if b, err := os.ReadFile(page); err != nil || !strings.Contains(string(b), "The cpu is the only device.") {
 		t.Errorf("the page: %v", err)
 	}
 	text, err = run(t.Context(), "domains", "--only", "ca_evolution", "--sizes", "64", "--repeat", "1", "--devices", "cpu")
-	if err != nil || strings.Count(text, "ca_evolution") != 2 || !strings.Contains(text, "no device beside the cpu") { // once in the command
+	if err != nil || strings.Count(text, "ca_evolution") != 2 || !strings.Contains(text, "cpu is the only device") { // once in the command
 		t.Errorf("%v\n%s", err, text)
 	}
 	refused(t, "did you mean ca_evolution", "domains", "--only", "ca_evolutin")
