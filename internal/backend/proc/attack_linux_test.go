@@ -376,6 +376,24 @@ var unseen = []struct {
 		return mapped(fd, unix.MAP_SHARED)
 	}},
 	{"a stack", func() error { return mapped(-1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_GROWSDOWN) }},
+	{"the stack of the first thread", func() error {
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(maps)) {
+			if !strings.Contains(line, "[stack]") {
+				continue
+			}
+			from, _, _ := strings.Cut(line, "-")
+			at, err := strconv.ParseUint(from, 16, 64)
+			if err != nil {
+				return err
+			}
+			return call(unix.SYS_GETRANDOM, uintptr(at-deepStack), 1) // which writes there
+		}
+		return errors.New("there is no stack")
+	}},
 	{"a pipe", func() error {
 		p := make([]int, 2)
 		if err := unix.Pipe2(p, unix.O_CLOEXEC); err != nil {
@@ -409,7 +427,12 @@ var unseen = []struct {
 	}},
 }
 
-const piece = 1 << 20
+const (
+	piece = 1 << 20
+	// deepStack is how far a stack is to grow in the test, and largeStack the limit on it there.
+	deepStack  = 16 << 20
+	largeStack = 64 << 20
+)
 
 // mapped maps memory for a moment.
 func mapped(fd, flags int) error {
@@ -426,6 +449,18 @@ func TestUnseenMemory(t *testing.T) {
 	for _, m := range unseen {
 		fmt.Fprintln(&all, m.name)
 	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_STACK, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_STACK, &unix.Rlimit{Cur: largeStack, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setrlimit(unix.RLIMIT_STACK, &limit); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, confined := range []bool{false, true} {
 		r := start(t, proc.Options{Driver: "cpu", Confined: confined, MaxData: 1 << 30}, engine.Options{})
 		want := ""

@@ -80,7 +80,7 @@ func (m *message) giveUp(hostKernels bool) (warning, err error) {
 		if m.MaxData > 0 {
 			err = limitMemory(unix.RLIMIT_DATA, "VmData", m.MaxData)
 			if err == nil && m.Confined {
-				err = limitMemory(unix.RLIMIT_AS, "VmSize", m.MaxData+spareAddresses)
+				err = errors.Join(limitMemory(unix.RLIMIT_AS, "VmSize", m.MaxData+spareAddresses), lower(unix.RLIMIT_STACK, maxStack))
 			}
 			if err != nil {
 				return warning, fmt.Errorf("limit the memory of the process: %w", err)
@@ -138,6 +138,10 @@ func lower(resource int, n uint64) error {
 // runtime and the race detector only reserve. Memory that is mapped and never written takes 4 KiB of tables for
 // 2 MiB: 128 MiB for all of it.
 const spareAddresses = 64 << 30
+
+// maxStack is the most that the stack of a confined worker's first thread takes: it grows by itself wherever it is
+// written, and RLIMIT_DATA does not count it. 8 MiB is what systems allow by default.
+const maxStack = 8 << 20
 
 // limitMemory limits a resource to n bytes beyond what this process has of it, which /proc names. RLIMIT_DATA
 // counts private memory that can be written: neither the arena, which is shared, nor the addresses that
