@@ -37,8 +37,8 @@ var (
 	seedsFlag  = flag.Uint64("seeds", 12, "how many seeds TestLive runs")
 	againFlag  = flag.Uint64("again", 1, "how often it runs each")
 	verifyFlag = flag.Int("verify", -1, "Options.Verify of all runs, drawn if it is negative")
-	// A seed takes a second, and a busy machine may be a hundred times slower.
-	limitFlag = flag.Duration("limit", 4*time.Minute, "the time after which a seed is taken to hang")
+	// A seed takes a second, and two minutes with the race detector on a busy machine.
+	limitFlag = flag.Duration("limit", 8*time.Minute, "the time after which a seed is taken to hang")
 	drawnFlag = flag.Bool("drawn", false, "print what each seed draws")
 )
 
