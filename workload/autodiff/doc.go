@@ -21,7 +21,9 @@
 // What arithmetic has no number for is IEEE 754's: a division by zero is infinite, the logarithm
 // of a negative number is not a number, and neither is an error. [Job.NotFinite] and the summary
 // of a run name the first point with such a value. Where a value is not finite its derivatives
-// mean nothing, and where a derivative is none, as that of a root at 0, it is not finite.
+// mean nothing, and where a derivative is none, as that of a root at 0, it is not finite. Products of
+// roots and powers, and x^y, have the derivative that they have at 0. In other expressions the chain
+// rule may meet a root's infinite derivative there and give NaN where there is a derivative, as in x·(1+√x).
 //
 // Files: expr.go, parse.go (expressions), value.go (a graph of values, each once), derive.go and zero.go
 // (forward mode), program.go (instructions and slots), generate.go (sources for GPUs),
