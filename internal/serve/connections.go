@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,10 @@ type connections struct {
 	open         int
 	silent, idle groups
 	resting      list.List // those of idle, by the end of their last request
+	heavy        groups    // those with a burden
+	heavyBytes   int64     // of all burdens
+	mostHeavy    int64     // that these may be
+	head         int64     // most bytes of a head
 	looks        int       // at connections whether they yield; tests bound it
 	lost         losses
 	telling      *time.Timer // tells what was lost since the last line; nil if nothing was for a while
@@ -45,6 +50,7 @@ type connections struct {
 type losses struct {
 	ended, refused int
 	short          bool // of descriptors
+	heavy          bool // by burdens
 }
 
 // connection is one of them. Its requests tell when they begin and end.
@@ -53,27 +59,35 @@ type connection struct {
 	of    *connections
 	shown shown
 	from  string
-	heard atomic.Bool // true once a byte of it was read
+	heard atomic.Bool  // true once a byte of it was read
+	came  atomic.Int64 // bytes that were read since its last request ended
+	known atomic.Bool  // true while a request of a client that is known is under way
 
 	// Guarded by of.mu.
-	gone  bool          // it has no place any more
-	under int           // requests under way
-	used  time.Time     // when the last one ended
-	group *group        // of the silent or of the idle, nil for none
-	place *list.Element // in group
-	rests *list.Element // in resting, nil for none
+	gone   bool          // it has no place any more
+	under  int           // requests under way of clients that are known
+	used   time.Time     // when the last one ended
+	spot                 // of the silent or of the idle
+	rests  *list.Element // in resting, nil for none
+	burden burden
+}
+
+// spot is where a connection is in groups.
+type spot struct {
+	group *group // nil for none
+	place *list.Element
 }
 
 // newConnections returns those of a server, none yet.
 func newConnections(most int, log *slog.Logger) *connections {
-	return &connections{most: most, log: log, every: time.Minute}
+	return &connections{most: most, log: log, every: time.Minute, mostHeavy: math.MaxInt64}
 }
 
 // admit gives a connection a place, and reports whether there was one.
 func (t *connections) admit(c net.Conn) (x *connection, ok bool) {
 	x = &connection{Conn: c, of: t, from: neighbours(address(c.RemoteAddr().String()))}
 	t.mu.Lock()
-	t.silent.add(x)
+	t.silent.add(x, &x.spot)
 	t.open++
 	var out *connection
 	var told func()
@@ -124,8 +138,11 @@ func (c *connection) spoke() bool { return c.heard.Load() || unread(c.Conn) }
 
 func (c *connection) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n > 0 && !c.heard.Load() {
-		c.heard.Store(true)
+	if n > 0 {
+		if !c.heard.Load() {
+			c.heard.Store(true)
+		}
+		c.received(n)
 	}
 	return n, err
 }
@@ -162,13 +179,14 @@ func (t *connections) remove(c *connection) {
 	}
 	c.gone = true
 	t.unlist(c)
+	t.reweigh(c)
 	t.open--
 }
 
 // unlist takes a connection out of the lists that it is in. t.mu is held.
 func (t *connections) unlist(c *connection) {
 	if c.group != nil {
-		c.group.of.remove(c)
+		c.group.of.remove(&c.spot)
 	}
 	if c.rests != nil {
 		t.resting.Remove(c.rests)
@@ -188,6 +206,8 @@ func (t *connections) tells() func() {
 	why := "all places are taken"
 	if lost.short {
 		why = "the process has no descriptors left"
+	} else if lost.heavy {
+		why = "requests that are not there yet, or of clients that are not known, take too much memory"
 	}
 	return func() {
 		t.log.Warn("connections were ended, or refused, to make room for others", "why", why, "ended", lost.ended, "refused", lost.refused, "places", most)
@@ -247,6 +267,7 @@ func (c *connection) enter() {
 	defer c.of.mu.Unlock()
 	c.under++
 	c.of.unlist(c)
+	c.atRest(false)
 }
 
 // leave counts it out.
@@ -257,12 +278,25 @@ func (c *connection) leave() {
 	t := c.of
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c.under--; c.under > 0 || c.gone {
+	if c.under--; c.under > 0 {
+		return
+	}
+	c.atRest(true)
+	if c.gone {
 		return
 	}
 	c.used = time.Now()
-	t.idle.add(c)
+	t.idle.add(c, &c.spot)
 	c.rests = t.resting.PushBack(c)
+}
+
+// atRest says whether no request of a client that is known is under way. What comes from then on may be the head of the
+// next. c.of.mu is held.
+func (c *connection) atRest(rest bool) {
+	c.known.Store(!rest)
+	if c.came.Swap(0) > freeBytes {
+		c.of.reweigh(c)
+	}
 }
 
 type connectionKey struct{}
@@ -326,8 +360,8 @@ func (g *groups) Pop() any {
 	return x
 }
 
-// add makes a connection the youngest.
-func (g *groups) add(c *connection) {
+// add makes a connection the youngest, and says where it is.
+func (g *groups) add(c *connection, at *spot) {
 	if g.by == nil {
 		g.by = make(map[string]*group)
 	}
@@ -338,15 +372,15 @@ func (g *groups) add(c *connection) {
 		g.by[c.from] = x
 		heap.Push(g, x)
 	}
-	c.group, c.place = x, x.list.PushBack(numbered{c, g.last})
+	at.group, at.place = x, x.list.PushBack(numbered{c, g.last})
 	heap.Fix(g, x.at)
 }
 
 // remove takes a connection out.
-func (g *groups) remove(c *connection) {
-	x := c.group
-	x.list.Remove(c.place)
-	c.group, c.place = nil, nil
+func (g *groups) remove(at *spot) {
+	x := at.group
+	x.list.Remove(at.place)
+	*at = spot{}
 	if first := x.list.Front(); first != nil {
 		x.since = first.Value.(numbered).number
 		heap.Fix(g, x.at)

@@ -68,7 +68,11 @@ func (s *Server) guardGRPC(service any, stream grpc.ServerStream, info *grpc.Str
 	at := p.Addr.(rpcAddr)
 	from := address(at.String())
 	probe := rpcProbes[info.FullMethod]
-	ask, err := s.admit(withConnection(ctx, at.conn.Conn), from, first(head, "authorization"), probe)
+	known := withConnection(ctx, at.conn.Conn)
+	ask, err := s.admit(known, from, first(head, "authorization"), probe)
+	if err != nil || ask.conn == nil {
+		defer connectionOf(known).stranger()()
+	}
 	if err != nil {
 		return err
 	}

@@ -164,11 +164,13 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h["Cross-Origin-Resource-Policy"] = sameOrigin
 		question := s.shareWith(h, r)
 		if err := s.local(r); err != nil {
-			s.fail(w, r, err)
+			s.refuse(w, r, err)
 			return
 		}
 		if question { // which comes without a token
+			defer connectionOf(r.Context()).stranger()()
 			w.WriteHeader(http.StatusNoContent)
+			written(w, r)
 			return
 		}
 		ask, err := s.admit(r.Context(), address(r.RemoteAddr), r.Header.Get("Authorization"), isProbe(r))
@@ -177,15 +179,26 @@ func (s *Server) guard(next http.Handler) http.Handler {
 				h.Set("WWW-Authenticate", `Basic realm="weft", charset="UTF-8"`)
 				h.Add("WWW-Authenticate", `Bearer realm="weft"`)
 			}
-			s.fail(w, r, err)
+			s.refuse(w, r, err)
 			return
 		}
 		defer s.dismiss(ask)
+		if ask.who == nil && ask.conn == nil { // a probe of somebody who is not known
+			defer connectionOf(r.Context()).stranger()()
+		}
 		r = r.WithContext(ask)
 		ask.answer = answerWriter{ResponseWriter: w, s: s, r: r}
 		next.ServeHTTP(&ask.answer, r)
 		ask.answer.begin()
+		written(w, r)
 	})
+}
+
+// refuse answers a request of which nothing more is known than that it is not let in.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	defer connectionOf(r.Context()).stranger()()
+	s.fail(w, r, err)
+	written(w, r)
 }
 
 // closeAfter reports whether a connection ends after a request, for what follows may be a part of it to a proxy

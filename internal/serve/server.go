@@ -130,6 +130,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.garbage.limit, s.garbage.inUse = int64(c.Limits.Bodies), &s.bodies
 	s.conns = newConnections(c.Limits.Connections, o.Log)
+	s.conns.burdens(int64(c.Limits.Bodies), int64(c.Limits.Header))
 	s.jobs = &jobs{limits: c.Jobs, hub: s.hub, log: o.Log, now: time.Now}
 	if o.Runtime != nil {
 		s.jobs.kept = checkpoints{c.Checkpoint().Dir, o.Runtime, o.Log}
