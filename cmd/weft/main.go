@@ -60,11 +60,12 @@ const (
 
 func main() {
 	logger.Disable() // gnark writes to standard output, where reports are
-	proc.Main(chaos.Makers(kernels))
+	// A child is told of a lack of memory too.
 	if err := host.Room(); err != nil {
 		fmt.Fprintln(os.Stderr, "weft:", err)
 		os.Exit(exitFailure)
 	}
+	proc.Main(chaos.Makers(kernels))
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -19,6 +19,8 @@ type Limits struct {
 	Available int64   // bytes that can still be allocated
 	Space     int64   // bytes of address space, by ulimit -v
 	SpaceLeft int64   // bytes of these that are not taken
+	Data      int64   // bytes of memory of its own that can be written, by ulimit -d
+	DataLeft  int64   // bytes of these that are not taken
 	Locked    int64   // bytes that can be locked into memory; -1 is no limit
 	HugePages string  // transparent huge pages: always, madvise or never
 	Load      string  // mean number of processes ready to run over 1, 5 and 15 minutes
@@ -71,27 +73,35 @@ func Fits(what string, need int64) error {
 	return nil
 }
 
-// leastSpace is the address space in bytes that a process must have left to begin with: threads take
-// some 8 MB each, and the heap grows by 64 MB at a time.
-const leastSpace = 256 << 20
+// leastSpace and leastData are what a process must have left of its address space and of its memory in bytes to begin with:
+// threads take some 8 MB each, and the heap grows by 64 MB at a time, of which the first is there.
+const (
+	leastSpace = 256 << 20
+	leastData  = 128 << 20
+)
 
-// Room returns an error if a limit of the process leaves too little address space to work in. A Go program
+// Room returns an error if a limit of the process leaves too little memory to work in. A Go program
 // cannot go on where memory or a thread is refused later: its runtime ends it. Under such a limit, Room has it
 // leave out the stacks of all goroutines then.
 func Room() error {
 	l := Read()
-	if l.Space > 0 {
+	if l.Space > 0 || l.Data > 0 {
 		debug.SetTraceback("none")
 	}
 	return room(l)
 }
 
 func room(l Limits) error {
-	if l.Space == 0 || l.SpaceLeft >= leastSpace {
-		return nil
+	for _, own := range []struct {
+		most, left, least int64
+		of, flag          string
+	}{{l.Space, l.SpaceLeft, leastSpace, "address space", "-v"}, {l.Data, l.DataLeft, leastData, "memory of its own", "-d"}} {
+		if own.most > 0 && own.left < own.least {
+			return &memoryError{fmt.Sprintf("this process may have %s of %s, and %s of them are left, of which weft needs %s; raise the limit by ulimit %s",
+				terminal.SI(float64(own.most), "B"), own.of, terminal.SI(float64(own.left), "B"), terminal.SI(float64(own.least), "B"), own.flag)}
+		}
 	}
-	return &memoryError{fmt.Sprintf("this process may have %s of address space, and %s of them are left, of which weft needs %s; raise the limit by ulimit -v",
-		terminal.SI(float64(l.Space), "B"), terminal.SI(float64(l.SpaceLeft), "B"), terminal.SI(leastSpace, "B"))}
+	return nil
 }
 
 // Platform names the compiler and the platform that this program was built with and

@@ -62,6 +62,8 @@ func readLimits(root string) Limits {
 			l.Memory, l.Available = min(cmp.Or(l.Memory, own.most), own.most), min(cmp.Or(l.Available, left), left)
 			if own.has == "VmSize" {
 				l.Space, l.SpaceLeft = own.most, left
+			} else {
+				l.Data, l.DataLeft = own.most, left
 			}
 		}
 	}

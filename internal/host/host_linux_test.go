@@ -78,7 +78,7 @@ func TestLimits(t *testing.T) {
 			"proc/meminfo":     meminfo,
 			"proc/self/limits": "Max data size             1073741824           1073741824           bytes\nMax address space         unlimited            unlimited            bytes\n",
 			"proc/self/status": "VmSize:\t 1048576 kB\nVmData:\t  524288 kB\n",
-		}, Limits{Memory: gib, Available: gib / 2}},
+		}, Limits{Memory: gib, Available: gib / 2, Data: gib, DataLeft: gib / 2}},
 		"both, used up, in a group with less": {map[string]string{
 			"proc/meminfo":                   meminfo,
 			"proc/self/limits":               "Max data size             4294967296           4294967296           bytes\nMax address space         4294967296            4294967296            bytes\n",
@@ -86,7 +86,7 @@ func TestLimits(t *testing.T) {
 			"proc/self/cgroup":               "0::/a\n",
 			"sys/fs/cgroup/a/memory.max":     "1073741824\n",
 			"sys/fs/cgroup/a/memory.current": "0\n",
-		}, Limits{Memory: gib, Available: 1, Space: 4 * gib, SpaceLeft: 1}},
+		}, Limits{Memory: gib, Available: 1, Space: 4 * gib, SpaceLeft: 1, Data: 4 * gib, DataLeft: 7 * gib / 2}},
 	} {
 		if got := readLimits(tree(t, c.files)); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
@@ -97,15 +97,19 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A limit that leaves little address space is named in one line, with what is left and what is needed.
+// A limit that leaves little address space or memory is named in one line, with what is left and what is needed.
 func TestRoom(t *testing.T) {
-	for _, l := range []Limits{{}, {Space: 4 << 30, SpaceLeft: 1 << 30}, {Available: 1}} {
+	for _, l := range []Limits{{}, {Space: 4 << 30, SpaceLeft: 1 << 30}, {Data: 300e6, DataLeft: 170e6}, {Available: 1}} {
 		if err := room(l); err != nil {
 			t.Errorf("%+v: %v", l, err)
 		}
 	}
 	err := room(Limits{Space: 1400e6, SpaceLeft: 90e6})
 	if !errors.Is(err, ErrMemory) || err.Error() != "this process may have 1.4 GB of address space, and 90 MB of them are left, of which weft needs 268.4 MB; raise the limit by ulimit -v" {
+		t.Error(err)
+	}
+	err = room(Limits{Data: 150e6, DataLeft: 20e6})
+	if !errors.Is(err, ErrMemory) || err.Error() != "this process may have 150 MB of memory of its own, and 20 MB of them are left, of which weft needs 134.2 MB; raise the limit by ulimit -d" {
 		t.Error(err)
 	}
 }
@@ -122,26 +126,36 @@ func TestRoomHere(t *testing.T) {
 		}
 		return
 	}
-	var was, little syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &was); err != nil {
-		t.Fatal(err)
-	}
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		t.Fatal(err)
 	}
-	has := kilobytes(colonLines(string(status))["VmSize"])
-	little = was
-	little.Cur = uint64(has + leastSpace*3/4)
-	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &little); err != nil {
-		t.Fatal(err)
-	}
-	l, err := Read(), Room()
-	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &was); err != nil {
-		t.Fatal(err)
-	}
-	if l.Space != int64(little.Cur) || l.SpaceLeft > leastSpace*3/4 || l.Available > l.SpaceLeft || !errors.Is(err, ErrMemory) {
-		t.Errorf("%+v of %d: %v", l, little.Cur, err)
+	has := colonLines(string(status))
+	for _, c := range []struct {
+		resource int
+		has      string
+		least    int64
+		of       func(Limits) (most, left int64)
+	}{
+		{syscall.RLIMIT_AS, "VmSize", leastSpace, func(l Limits) (int64, int64) { return l.Space, l.SpaceLeft }},
+		{syscall.RLIMIT_DATA, "VmData", leastData, func(l Limits) (int64, int64) { return l.Data, l.DataLeft }},
+	} {
+		var was, little syscall.Rlimit
+		if err := syscall.Getrlimit(c.resource, &was); err != nil {
+			t.Fatal(err)
+		}
+		little = was
+		little.Cur = uint64(kilobytes(has[c.has]) + c.least*3/4)
+		if err := syscall.Setrlimit(c.resource, &little); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Read(), Room()
+		if err := syscall.Setrlimit(c.resource, &was); err != nil {
+			t.Fatal(err)
+		}
+		if most, left := c.of(l); most != int64(little.Cur) || left > c.least*3/4 || l.Available > left || !errors.Is(err, ErrMemory) {
+			t.Errorf("%s: %+v of %d: %v", c.has, l, little.Cur, err)
+		}
 	}
 }
 
