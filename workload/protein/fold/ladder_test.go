@@ -219,3 +219,41 @@ func TestTunedVelocities(t *testing.T) {
 		t.Errorf("the ladder was moved %d times", moves)
 	}
 }
+
+// Each move of a ladder is by the energies of the later half of the rounds up to then, by all of them, and
+// by those that made the ladder before it.
+func TestTunedRounds(t *testing.T) {
+	r := newSmall(t, tuned)
+	source := rand.New(rand.NewPCG(5, 6))
+	draw := func(round int) { // in the middle of the ladder, neighbours differ more
+		level := 0.0
+		for rung := range r.c.Replicas {
+			k := round*r.c.Replicas + rung
+			r.rungs[k] = int32(rung)
+			r.seen[k*seenCount+seenEnergy] = level + source.Float64()
+			level++
+			if rung == 3 || rung == 4 {
+				level += 4
+			}
+		}
+	}
+	for round := range r.Rounds() {
+		draw(round)
+	}
+	ladders := func() [][]float64 {
+		r.moved = nil
+		r.at(r.Rounds() - 1)
+		return r.moved
+	}
+	was := ladders()
+	for round := range r.Rounds() {
+		draw(round)
+		is := ladders()
+		for move, from := range []int{8, 16, 32} { // the last is of rounds 32 to 63
+			if same := slices.Equal(is[move], was[move]); same != (round < 8 || round >= 2*from) {
+				t.Errorf("other energies in round %d: move %d has the same ladder: %v", round, move, same)
+			}
+		}
+		was = is
+	}
+}
