@@ -1,7 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,7 +18,8 @@ import (
 	"github.com/weft-run/weft/internal/catalog"
 )
 
-// Every error of the table can be put into its file, and is one.
+// Every error of the table can be put into its file, and is one. In Go it leaves nothing unused, which would not
+// compile and so would be tried by no test.
 func TestTable(t *testing.T) {
 	all, err := rows(table)
 	if err != nil {
@@ -29,8 +35,55 @@ func TestTable(t *testing.T) {
 		if err != nil || bad == string(source) {
 			t.Errorf("%s, %s: %v", p.backend, p.kernel, err)
 		}
+		if filepath.Ext(p.file) == ".go" {
+			for _, what := range unused(bad) {
+				t.Errorf("%s, %s: with %q it does not compile: %s", p.backend, p.kernel, p.new, what)
+			}
+		}
 		if tests[p.workload()] == "" {
 			t.Errorf("%s has no tests", p.kernel)
+		}
+	}
+}
+
+// empty has packages without names, which is enough to see what a file uses.
+type empty struct{}
+
+func (empty) Import(path string) (*types.Package, error) {
+	p := types.NewPackage(path, filepath.Base(path))
+	p.MarkComplete()
+	return p, nil
+}
+
+// unused says which variables and imports a Go file does not use, as far as that shows without the other files of its
+// package, and what of it cannot be parsed.
+func unused(source string) (out []string) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, "", source, 0)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	c := types.Config{Importer: empty{}, Error: func(err error) {
+		var e types.Error
+		if errors.As(err, &e) && e.Soft && strings.Contains(e.Msg, "not used") {
+			out = append(out, e.Msg)
+		}
+	}}
+	_, _ = c.Check("", set, []*ast.File{file}, nil) // it lacks the names of others
+	return out
+}
+
+// What does not compile for what it does not use is named.
+func TestUnused(t *testing.T) {
+	for source, want := range map[string]string{
+		"import \"math\"\nfunc f(x float64, y []float64) float64 { for i, v := range y { x += v * g(i) }; return math.Abs(x) }": "",
+		"func f(x float64, y []float64) float64 { for i, v := range y { x += v }; return x }":                                   "declared and not used: i",
+		"import \"math\"\nfunc f() {}": "\"math\" imported and not used",
+		"func f() { x := g() }":        "declared and not used: x",
+		"func f() {":                   "2:12: expected '}', found 'EOF'",
+	} {
+		if got := strings.Join(unused("package p\n"+source+"\n"), ", "); got != want {
+			t.Errorf("%q: %q, want %q", source, got, want)
 		}
 	}
 }
