@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,5 +159,21 @@ func TestWholeWork(t *testing.T) {
 		if got := j.Whole().Work.Ops; math.Abs(got/ops-1) > 1e-9 {
 			t.Errorf("%s: %v operations, and its tasks have %v", j.Name(), got, ops)
 		}
+	}
+}
+
+// A medoid at the place of an earlier one has no nodes, and stays what it is.
+func TestMedoidWithoutNodes(t *testing.T) {
+	c := Config{Problem: Medoids, Nodes: 6, K: 2}.withDefaults()
+	points := []float32{0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 2, 2, 2} // the first medoids are 0 and 3
+	j := distanceJob(c, nil, points)
+	if _, err := workload.Call(t.Context(), workloadtest.Open(t, 2, Funcs()), j, "network"); err != nil {
+		t.Fatal(err)
+	}
+	if medoids, labels := j.Medoids(); medoids[1] != 3 || slices.Max(labels) != 0 {
+		t.Errorf("medoids %v, labels %v", medoids, labels)
+	}
+	if err := j.Check(); err != nil {
+		t.Error(err)
 	}
 }
