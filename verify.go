@@ -363,12 +363,14 @@ func (k *checked) unable(device string, err error) {
 	})
 }
 
-// world is what the case depends on now.
+// world is what the case depends on now. All of it is of one moment: a device that comes back while it is looked for
+// is able or coming, and never neither.
 func (k *checked) world() verify.World {
 	g, r := k.of.g, k.v.r
+	states, _ := r.status()
 	return verify.World{
-		Able:   k.devicesIn(engine.Healthy),
-		Coming: k.devicesIn(engine.Lost, engine.Suspect),
+		Able:   k.devicesIn(states, engine.Healthy),
+		Coming: k.devicesIn(states, engine.Lost, engine.Suspect),
 		Comparable: func(a, b machine.DeviceID) bool {
 			return verify.Comparable(g, k.id, k.device(a), k.device(b))
 		},
@@ -379,9 +381,8 @@ func (k *checked) world() verify.World {
 }
 
 // devicesIn returns the devices in some states that can execute the task.
-func (k *checked) devicesIn(states ...engine.DeviceState) []machine.DeviceID {
+func (k *checked) devicesIn(st []engine.DeviceStatus, states ...engine.DeviceState) []machine.DeviceID {
 	t := k.of.g.Task(k.id)
-	st, _ := k.v.r.status()
 	var out []machine.DeviceID
 	for i := range st {
 		d := &k.v.r.machine.Devices[i]
@@ -518,7 +519,8 @@ func (k *checked) wait(h *Handle, only []machine.DeviceID) (*Report, error) {
 
 // noneOf reports whether devices were listed and none of them takes work.
 func (k *checked) noneOf(only []machine.DeviceID) bool {
-	able := k.devicesIn(engine.Healthy)
+	st, _ := k.v.r.status()
+	able := k.devicesIn(st, engine.Healthy)
 	return len(only) > 0 && !slices.ContainsFunc(only, func(d machine.DeviceID) bool { return slices.Contains(able, d) })
 }
 
