@@ -636,6 +636,53 @@ func TestMemoryIsKept(t *testing.T) {
 	}
 }
 
+// A device that is closed while it is brought back leaves no process behind, whichever is first.
+func TestCloseWhileRevived(t *testing.T) {
+	for i := range 12 {
+		mem, err := arena.Open(1 << 28)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mem.Close()
+		devs, err := proc.New(proc.Options{Driver: "fake", Memory: mem, Standby: i%2 == 0}).Open(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := devs[0]
+		b, err := mem.Board(7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Attach(b, []driver.Lane{1, 2, 3, 4, 5, 6}, func() {})
+		host, err := mem.Get(100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		complete(t, d, driver.Op{Kind: driver.Alloc, Buf: 5, Bytes: int64(len(host))},
+			driver.Op{Kind: driver.Copy, Lane: 2, Seq: 1, Bytes: int64(len(host)), Src: driver.NoBuffer, HostSrc: host, Dst: 5})
+		for _, pid := range proc.Pids("worker") {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := make([]driver.Completion, 8)
+		eventually(t, "the loss", func() bool { n := d.Completions(got); return n > 0 && got[n-1].Lane == driver.NoLane })
+		begun, revived := make(chan struct{}), make(chan error)
+		go func() {
+			close(begun)
+			_, err := d.(driver.Reviver).Revive(context.Background(), driver.Restart)
+			revived <- err
+		}()
+		<-begun
+		time.Sleep(time.Duration(i) * time.Millisecond / 2) // a moment of its own in each round, whichever that is
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		<-revived // which may have been first
+		eventually(t, "the end of the processes", func() bool { return len(proc.Pids("worker")) == 0 })
+	}
+}
+
 // complete submits operations, the last of which completes well.
 func complete(t *testing.T, d driver.Device, ops ...driver.Op) {
 	t.Helper()

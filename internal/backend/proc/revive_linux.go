@@ -43,6 +43,8 @@ func (d *device) Revive(ctx context.Context, r driver.Rung) (kept bool, err erro
 		d.mu.Unlock()
 		return false, driver.ErrClosed
 	}
+	d.background.Add(1) // Close, which begins after this, waits until it has ended, and for what it leaves behind
+	defer d.background.Done()
 	w := d.standby
 	if w != nil {
 		d.standby, d.preparing, w.taken = nil, false, true
