@@ -363,8 +363,8 @@ func (k *checked) unable(device string, err error) {
 	})
 }
 
-// world is what the case depends on now. All of it is of one moment: a device that comes back while it is looked for
-// is able or coming, and never neither.
+// world returns the state that the case depends on. It reads the states of all devices at one moment: with two readings, a
+// device that comes back between them would be neither able nor coming, and its result would not be waited for.
 func (k *checked) world() verify.World {
 	g, r := k.of.g, k.v.r
 	states, _ := r.status()

@@ -72,7 +72,7 @@ type connection struct {
 	burden burden
 }
 
-// spot is where a connection is in groups.
+// spot locates a connection within groups, so that removing it needs no search.
 type spot struct {
 	group *group // nil for none
 	place *list.Element
@@ -398,8 +398,8 @@ func (g *groups) oldest() *connection {
 	return g.heap[0].list.Front().Value.(numbered).connection
 }
 
-// quietLooks is how many of the oldest silent connections are searched for one that has sent nothing. More would take longer,
-// and where all others have sent something a new connection would have less time for that.
+// quietLooks bounds the search, among the oldest silent connections, for one that has sent nothing. A longer search takes
+// more time, and leaves a new connection less time to send something if all older ones have.
 const quietLooks = 8
 
 // yields returns the oldest of the first quietLooks connections, of the address that has the most, that has sent nothing, or the

@@ -2,19 +2,19 @@ package serve
 
 import "net/http"
 
-// Memory that connections take for clients that are not known: for requests that are not there yet, of which the head is
-// read before anybody can say whose it is, and for requests without a token, to which the answer may not be taken. By
-// HTTP/2 one connection may have hundreds of them. It counts by connection, and where all take too much of it, the address
-// that has the most such connections loses its oldest.
+// A stranger is a client that has not shown a token. Strangers take memory in two ways: heads of requests, which the server
+// reads before it can look for a token, and requests without a token whose answers are not read, of which one connection of
+// HTTP/2 may have hundreds. The server counts both by connection. Beyond the limit, the address with the most such
+// connections loses its oldest one.
 
 const (
 	// freeBytes of what comes do not count: a connection has room for them anyway.
 	freeBytes = 4 << 10
-	// strangerBytes is what a request takes beside its head.
+	// strangerBytes is the memory of a request in bytes, its head not included.
 	strangerBytes = 16 << 10
 )
 
-// burden is what a connection takes for clients that are not known. connections.mu guards it.
+// burden counts the memory that a connection takes for strangers. connections.mu guards it.
 type burden struct {
 	strangers int // requests under way, of such clients
 	bytes     int64

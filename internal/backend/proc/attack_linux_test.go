@@ -429,7 +429,7 @@ var unseen = []struct {
 
 const (
 	piece = 1 << 20
-	// deepStack is how far a stack is to grow in the test, and largeStack the limit on it there.
+	// deepStack is the depth in bytes at which the test writes: above maxStack, and below largeStack, the limit that the test sets.
 	deepStack  = 16 << 20
 	largeStack = 64 << 20
 )

@@ -585,21 +585,7 @@ func scribble(t *testing.T, pid int, rnd *rand.Rand) {
 func TestMemoryIsKept(t *testing.T) {
 	for _, victim := range []string{"worker", "keeper worker"} {
 		t.Run(victim, func(t *testing.T) {
-			mem, err := arena.Open(1 << 28)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer mem.Close()
-			devs, err := proc.New(proc.Options{Driver: "fake", Memory: mem}).Open(context.Background(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			d := devs[0]
-			b, err := mem.Board(7)
-			if err != nil {
-				t.Fatal(err)
-			}
-			d.Attach(b, []driver.Lane{1, 2, 3, 4, 5, 6}, func() {})
+			mem, d := attached(t, proc.Options{})
 			host, err := mem.Get(100_000)
 			if err != nil {
 				t.Fatal(err)
@@ -636,24 +622,31 @@ func TestMemoryIsKept(t *testing.T) {
 	}
 }
 
+// attached opens a fake device in a worker, with lanes 1 to 6 of a board. Its memory is given back when the test ends.
+func attached(t *testing.T, o proc.Options) (*arena.Arena, driver.Device) {
+	t.Helper()
+	mem, err := arena.Open(1 << 28)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mem.Close() })
+	o.Driver, o.Memory = "fake", mem
+	devs, err := proc.New(o).Open(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := mem.Board(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	devs[0].Attach(b, []driver.Lane{1, 2, 3, 4, 5, 6}, func() {})
+	return mem, devs[0]
+}
+
 // A device that is closed while it is brought back leaves no process behind, whichever is first.
 func TestCloseWhileRevived(t *testing.T) {
 	for i := range 12 {
-		mem, err := arena.Open(1 << 28)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer mem.Close()
-		devs, err := proc.New(proc.Options{Driver: "fake", Memory: mem, Standby: i%2 == 0}).Open(context.Background(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := devs[0]
-		b, err := mem.Board(7)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.Attach(b, []driver.Lane{1, 2, 3, 4, 5, 6}, func() {})
+		mem, d := attached(t, proc.Options{Standby: i%2 == 0})
 		host, err := mem.Get(100)
 		if err != nil {
 			t.Fatal(err)
@@ -661,24 +654,26 @@ func TestCloseWhileRevived(t *testing.T) {
 		complete(t, d, driver.Op{Kind: driver.Alloc, Buf: 5, Bytes: int64(len(host))},
 			driver.Op{Kind: driver.Copy, Lane: 2, Seq: 1, Bytes: int64(len(host)), Src: driver.NoBuffer, HostSrc: host, Dst: 5})
 		for _, pid := range proc.Pids("worker") {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
 				t.Fatal(err)
 			}
 		}
 		got := make([]driver.Completion, 8)
 		eventually(t, "the loss", func() bool { n := d.Completions(got); return n > 0 && got[n-1].Lane == driver.NoLane })
-		begun, revived := make(chan struct{}), make(chan error)
-		go func() {
-			close(begun)
-			_, err := d.(driver.Reviver).Revive(context.Background(), driver.Restart)
-			revived <- err
-		}()
-		<-begun
-		time.Sleep(time.Duration(i) * time.Millisecond / 2) // a moment of its own in each round, whichever that is
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-		<-revived // which may have been first
+		begin := make(chan struct{})
+		var both sync.WaitGroup
+		both.Go(func() {
+			<-begin
+			_, _ = d.(driver.Reviver).Revive(context.Background(), driver.Restart) // which errs if Close is first
+		})
+		both.Go(func() {
+			<-begin
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		close(begin)
+		both.Wait()
 		eventually(t, "the end of the processes", func() bool { return len(proc.Pids("worker")) == 0 })
 	}
 }
