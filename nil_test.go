@@ -10,9 +10,9 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/experimental/pipeline"
+	"github.com/weft-run/weft/experimental/replica"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/pipeline"
-	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/merkle"

@@ -105,12 +105,12 @@ var talkers = map[string][]string{
 // networked are the packages that are there for the network, with what they do on it. No
 // program has them do so without being asked to.
 var networked = map[string]string{
-	"api":              "connects to the server that a program names",
-	"internal/oip":     "calls by a connection that it is given",
-	"internal/serve":   "listens where weft serve is told to",
-	"internal/load":    "connects to the server that weft load is given",
-	"internal/otlp":    "connects to the collector that a configuration names",
-	"internal/metrics": "writes the answer to a request that a server hands it",
+	"api":                    "connects to the server that a program names",
+	"internal/oip":           "calls by a connection that it is given",
+	"internal/serve":         "listens where weft serve is told to",
+	"cmd/weft/internal/load": "connects to the server that weft load is given",
+	"internal/otlp":          "connects to the collector that a configuration names",
+	"internal/metrics":       "writes the answer to a request that a server hands it",
 }
 
 // handlers are the packages that may import net/http, with the names they must not use of it:

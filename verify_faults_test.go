@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"

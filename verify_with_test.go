@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // swaps has devices take each other's places while runs go on, and returns what run returned first

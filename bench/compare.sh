@@ -31,7 +31,7 @@ suites=(
 	"engine ./internal/engine ^Benchmark(DAG|Chain|Independent)\$ 1s"
 	"live ./internal/exec ^BenchmarkLive\$ 1s"
 	"place ./sched ^BenchmarkPlace\$/^finish\$ 1s"
-	"million ./sim ^BenchmarkSimMillion\$ 1x"
+	"million ./experimental/sim ^BenchmarkSimMillion\$ 1x"
 )
 
 # build makes the benchmarks of both, and notes what they are of.
@@ -41,7 +41,8 @@ build() {
 	git worktree add --quiet --detach "$scratch/tree" "$commit"
 	for suite in "${suites[@]}"; do
 		read -r name package _ <<<"$suite"
-		(cd "$scratch/tree" && CGO_ENABLED=0 go test -vet=off -ldflags="-s -w" -c -o "$scratch/$name.old" "$package")
+		# A package may have stood elsewhere, by the same name.
+		(cd "$scratch/tree" && CGO_ENABLED=0 go test -vet=off -ldflags="-s -w" -c -o "$scratch/$name.old" "$(go list ./... | grep "/${package##*/}\$")")
 		CGO_ENABLED=0 go test -vet=off -ldflags="-s -w" -c -o "$scratch/$name.new" "$package"
 	done
 	git worktree remove --force "$scratch/tree"

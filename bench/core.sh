@@ -27,7 +27,7 @@ provenance "RUNS=$runs bench/core.sh"
 
 measure ./internal/engine '^Benchmark(DAG|Chain|Independent)$' 1s
 measure ./sched '^BenchmarkPlace$/^finish$' 1s
-measure ./sim '^Benchmark(Sim)?Million$' 1x
+measure ./experimental/sim '^Benchmark(Sim)?Million$' 1x
 measure ./trace '^BenchmarkRecord$' 1s
 
 benchmarks "$raw"

@@ -8,7 +8,7 @@
 # All cores work side by side. What the solver has done is kept in FILE (optimum.jsonl), so
 # that the command can be ended at any time and goes on when it is given again. On a machine
 # without Go it takes the test as bin/plan.test, made by
-#   CGO_ENABLED=0 go test -c -tags cbc -o bin/plan.test ./plan
+#   CGO_ENABLED=0 go test -c -tags cbc -o bin/plan.test ./cmd/weft/internal/plan
 # SMALL, LARGE and SECONDS_EACH change the numbers.
 set -euo pipefail
 kept=$(realpath "${1:-optimum.jsonl}")
@@ -18,7 +18,7 @@ trap 'rm -rf "$scratch"' EXIT
 test=$PWD/bin/plan.test
 if command -v go >/dev/null; then
 	test=$scratch/plan.test
-	CGO_ENABLED=0 go test -c -tags cbc -o "$test" ./plan
+	CGO_ENABLED=0 go test -c -tags cbc -o "$test" ./cmd/weft/internal/plan
 fi
 cd plan
 "$test" -test.run '^TestAssignExhaustive$' -test.v -test.timeout 0 -instances "${SMALL:-800}" | grep -vE '^(=== |PASS)'

@@ -2,7 +2,7 @@
 # Runs of every workload at many sizes, from which weft predicts others. It needs neither Go
 # nor a network, only a binary:
 #
-#   CGO_ENABLED=0 go build -ldflags "-s -w -X github.com/weft-run/weft/internal/bench.built=$(git rev-parse HEAD)" \
+#   CGO_ENABLED=0 go build -ldflags "-s -w -X github.com/weft-run/weft/cmd/weft/internal/bench.built=$(git rev-parse HEAD)" \
 #     -o bin/weft ./cmd/weft
 #   bench/record.sh [-n NAME] [-o FOLDER] [-t SECONDS] [-s SIZES] [DEVICES...]
 #

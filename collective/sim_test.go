@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/collective"
+	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
-	"github.com/weft-run/weft/sim"
 	"github.com/weft-run/weft/trace"
 )
 

@@ -14,7 +14,7 @@ import (
 )
 
 // The parameters of a kernel are one Go structure. Pack makes a step's Params of it,
-// Unpacker reads them for a Go kernel, and cmd/weftparams writes its declaration into
+// Unpacker reads them for a Go kernel, and internal/tools/weftparams writes its declaration into
 // sources in CUDA C and GLSL. Fields are
 //
 //	int      a count or an index: 32 bits without a sign for kernels

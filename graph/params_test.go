@@ -94,7 +94,7 @@ func BenchmarkUnpack(b *testing.B) {
 	}
 }
 
-// The declaration has the names that cmd/weftparams gives them, and numbers where Pack has them.
+// The declaration has the names that internal/tools/weftparams gives them, and numbers where Pack has them.
 func TestDeclare(t *testing.T) {
 	type inner struct{ X, Y int }
 	got, err := Declare("P", struct {

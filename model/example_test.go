@@ -11,7 +11,7 @@ import (
 	"github.com/weft-run/weft/workload/conv"
 )
 
-//go:generate go run github.com/weft-run/weft/cmd/weftparams ../examples/blur
+//go:generate go run github.com/weft-run/weft/internal/tools/weftparams ../examples/blur
 //go:generate ../workload/spirv.sh ../examples/blur/blur.comp
 
 // A model is loaded from a folder, its weights are put on the devices once, and it is run

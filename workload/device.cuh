@@ -1,6 +1,6 @@
 // What the kernels of the workloads use of CUDA C, for a clang that has none of
 // NVIDIA's headers. Kernels take the buffers of a task's uses in their order,
-// the workspace if there is one, and the parameters as a structure by value, which cmd/weftparams
+// the workspace if there is one, and the parameters as a structure by value, which internal/tools/weftparams
 // declares.
 //
 // Nothing here or in a kernel may be fused or reordered by the compiler: the

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/machine"

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/weft-run/weft/internal/bench"
+	"github.com/weft-run/weft/cmd/weft/internal/bench"
 	"github.com/weft-run/weft/internal/terminal"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/chaos"
 	"github.com/weft-run/weft/internal/catalog"
-	"github.com/weft-run/weft/internal/chaos"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
 )

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/chaos"
-	"github.com/weft-run/weft/internal/chaos/siege"
-	"github.com/weft-run/weft/internal/load"
+	"github.com/weft-run/weft/cmd/weft/internal/chaos"
+	"github.com/weft-run/weft/cmd/weft/internal/chaos/siege"
+	"github.com/weft-run/weft/cmd/weft/internal/load"
 	"github.com/weft-run/weft/internal/terminal"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weft-run/weft/internal/chaos/siege"
+	"github.com/weft-run/weft/cmd/weft/internal/chaos/siege"
 )
 
 func TestChaosServe(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/chaos"
+	"github.com/weft-run/weft/cmd/weft/internal/chaos"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/reduce"
 )

@@ -29,7 +29,7 @@ import (
 const protoFolder = "../../internal/serve/testdata/kserve"
 
 // client returns the path of a client by others and fails if it is not installed. Those of
-// internal/clients are in the folder that WEFT_CLIENTS names.
+// internal/tools/clients are in the folder that WEFT_CLIENTS names.
 func client(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(os.Getenv("WEFT_CLIENTS"), name)

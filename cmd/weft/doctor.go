@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/safefile"

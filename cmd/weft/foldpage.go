@@ -6,7 +6,7 @@ import (
 	"io"
 	"math"
 
-	"github.com/weft-run/weft/internal/pages"
+	"github.com/weft-run/weft/cmd/weft/internal/pages"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload/protein/fold"
 )

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weft-run/weft/cmd/weft/internal/chaos"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
-	"github.com/weft-run/weft/internal/chaos"
 )
 
 // withGPUs makes worker processes find the stand-in.

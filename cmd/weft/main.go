@@ -22,7 +22,7 @@
 //
 // Files: main.go (exit status, errors), options.go (flags of the runtime), input.go
 // (files and names that arguments give), then one for each subcommand; demo.go and
-// run_graph.go belong to run, simulation.go to sim. Benchmarks are in internal/bench, workloads
+// run_graph.go belong to run, simulation.go to sim. Benchmarks are in cmd/weft/internal/bench, workloads
 // in internal/catalog, tables and help in internal/terminal.
 package main
 
@@ -41,11 +41,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weft-run/weft/cmd/weft/internal/chaos"
+	"github.com/weft-run/weft/cmd/weft/internal/plan"
 	"github.com/weft-run/weft/internal/backend/proc"
-	"github.com/weft-run/weft/internal/chaos"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
-	"github.com/weft-run/weft/plan"
 )
 
 // Exit statuses. After a signal it is 128 and the signal's number, as shells have it.

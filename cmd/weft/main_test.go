@@ -18,15 +18,15 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weft-run/weft/cmd/weft/internal/chaos"
+	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/catalog"
-	"github.com/weft-run/weft/internal/chaos"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
-	"github.com/weft-run/weft/sim"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the files under testdata")

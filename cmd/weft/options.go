@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/cmd/weft/internal/bench"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/all"
-	"github.com/weft-run/weft/internal/bench"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"

@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/bench"
+	"github.com/weft-run/weft/cmd/weft/internal/bench"
+	"github.com/weft-run/weft/cmd/weft/internal/plan"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
-	"github.com/weft-run/weft/plan"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weft-run/weft/plan"
+	"github.com/weft-run/weft/cmd/weft/internal/plan"
 )
 
 // foldPlanned runs weft plan fold at a fixed day.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weft-run/weft/plan"
+	"github.com/weft-run/weft/cmd/weft/internal/plan"
 )
 
 // planned runs weft plan for a small product on a described machine, at a fixed day.

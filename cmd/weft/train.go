@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/learn"
+	"github.com/weft-run/weft/cmd/weft/internal/learn"
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload/reservoir"

@@ -12,7 +12,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/collective/live"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/machine"
 )

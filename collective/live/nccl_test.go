@@ -14,7 +14,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/collective/live"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/cuda"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/vulkan"
 	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"

@@ -26,7 +26,7 @@ var (
 	cudaC []byte
 	//go:embed saxpy.comp
 	glsl []byte
-	//go:generate go run github.com/weft-run/weft/cmd/weftparams .
+	//go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 	//go:generate ../../workload/spirv.sh saxpy.comp
 	//go:embed saxpy.spv
 	spirv []byte

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 type file struct{ fd int }

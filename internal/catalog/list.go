@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weft-run/weft/experimental/replica"
 	"github.com/weft-run/weft/internal/product"
 	"github.com/weft-run/weft/internal/text"
-	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/autodiff"
 	"github.com/weft-run/weft/workload/automata"

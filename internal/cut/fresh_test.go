@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
-	"github.com/weft-run/weft/sim"
 )
 
 // staging is a GPU to which data is copied by way of page-locked memory. It is what it really

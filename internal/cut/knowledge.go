@@ -13,11 +13,11 @@ package cut
 import (
 	"time"
 
+	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
-	"github.com/weft-run/weft/sim"
 )
 
 // Knowledge is a machine and what is known about it at one time. Its methods change nothing

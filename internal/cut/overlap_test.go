@@ -6,11 +6,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
-	"github.com/weft-run/weft/sim"
 	"github.com/weft-run/weft/trace"
 )
 

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
-	"github.com/weft-run/weft/sim"
 )
 
 // maxCompared is the largest graph whose prediction also looks at every kind of

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
-	"github.com/weft-run/weft/sim"
 )
 
 // Cores of a virtual machine are not cores: for a while two of them share one, and

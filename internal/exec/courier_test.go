@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // slow is a device that takes operations when it is let.

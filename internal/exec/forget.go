@@ -1,7 +1,7 @@
 package exec
 
 import (
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/engine"
 )
 

@@ -3,7 +3,7 @@ package exec
 import (
 	"testing"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/engine"
 )
 

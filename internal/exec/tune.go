@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // Devices that have several implementations or launch shapes of a kernel measure them. The

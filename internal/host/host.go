@@ -8,7 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
 )
 
 // Limits are what the operating system lets this process have. Zero is no limit, or
@@ -59,7 +59,7 @@ func Enough(what string, need int64) error {
 		have = Read().Available
 	}
 	if have > 0 && need > have {
-		return &memoryError{fmt.Sprintf("%s needs %s of memory and %s are available; make it smaller", what, terminal.SI(float64(need), "B"), terminal.SI(float64(have), "B"))}
+		return &memoryError{fmt.Sprintf("%s needs %s of memory and %s are available; make it smaller", what, text.SI(float64(need), "B"), text.SI(float64(have), "B"))}
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func Enough(what string, need int64) error {
 // them is in use now.
 func Fits(what string, need int64) error {
 	if all := Read().Memory; all > 0 && need > all {
-		return &memoryError{fmt.Sprintf("%s needs %s of memory and this machine has %s; make it smaller", what, terminal.SI(float64(need), "B"), terminal.SI(float64(all), "B"))}
+		return &memoryError{fmt.Sprintf("%s needs %s of memory and this machine has %s; make it smaller", what, text.SI(float64(need), "B"), text.SI(float64(all), "B"))}
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func room(l Limits) error {
 	}{{l.Space, l.SpaceLeft, leastSpace, "address space", "-v"}, {l.Data, l.DataLeft, leastData, "memory of its own", "-d"}} {
 		if own.most > 0 && own.left < own.least {
 			return &memoryError{fmt.Sprintf("this process may have %s of %s, and %s of them are left, of which weft needs %s; raise the limit by ulimit %s",
-				terminal.SI(float64(own.most), "B"), own.of, terminal.SI(float64(own.left), "B"), terminal.SI(float64(own.least), "B"), own.flag)}
+				text.SI(float64(own.most), "B"), own.of, text.SI(float64(own.left), "B"), text.SI(float64(own.least), "B"), own.flag)}
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/workload"

@@ -75,7 +75,7 @@ func List() []Probe {
 	}
 }
 
-//go:generate go run github.com/weft-run/weft/cmd/weftparams .
+//go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 //go:generate ../backend/cuda/testdata/generate.sh
 //go:embed probe.ptx
 var ptx []byte

@@ -19,7 +19,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/checkpoint/disk"

@@ -24,7 +24,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	scripted "github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/prove"

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // known has the signature of every kernel of the program. Packages add theirs as they are

@@ -79,21 +79,8 @@ func jsonPrintable(b []byte) []byte {
 	return out
 }
 
-// SI writes a quantity with the largest decimal prefix that leaves it at least 1,
-// and "-" for 0, which stands for unknown.
-func SI(x float64, unit string) string {
-	if x <= 0 {
-		return "-"
-	}
-	prefix := ""
-	for _, p := range []string{"k", "M", "G", "T", "P"} {
-		if x < 1000 {
-			break
-		}
-		x, prefix = x/1000, p
-	}
-	return fmt.Sprintf("%.4g %s%s", x, prefix, unit)
-}
+// SI writes a quantity, as [text.SI] does.
+func SI(x float64, unit string) string { return text.SI(x, unit) }
 
 // Percent writes a fraction in percent.
 func Percent(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }

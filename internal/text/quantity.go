@@ -168,3 +168,19 @@ func Count[T int | int32 | int64](n T, one string) string {
 	}
 	return fmt.Sprintf("%d %s", n, one)
 }
+
+// SI writes a quantity with the largest decimal prefix that leaves it at least 1,
+// and "-" for 0, which stands for unknown.
+func SI(x float64, unit string) string {
+	if x <= 0 {
+		return "-"
+	}
+	prefix := ""
+	for _, p := range []string{"k", "M", "G", "T", "P"} {
+		if x < 1000 {
+			break
+		}
+		x, prefix = x/1000, p
+	}
+	return fmt.Sprintf("%.4g %s%s", x, prefix, unit)
+}

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
-	"github.com/weft-run/weft/sim"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 )

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/experimental/pipeline"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/machine"
-	"github.com/weft-run/weft/pipeline"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weft-run/weft/experimental/pipeline"
 	"github.com/weft-run/weft/internal/workloadtest"
-	"github.com/weft-run/weft/pipeline"
 	"github.com/weft-run/weft/workload/fusion"
 )
 

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
-	"github.com/weft-run/weft/sim"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/network"
 )

@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/experimental/replica"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
-	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload"
 )
 

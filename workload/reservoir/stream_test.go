@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/experimental/replica"
 	"github.com/weft-run/weft/internal/workloadtest"
-	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/reservoir"
 )

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/machine"
-	"github.com/weft-run/weft/sim"
 	"github.com/weft-run/weft/workload/tropical"
 )
 

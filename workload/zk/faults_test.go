@@ -17,7 +17,7 @@ import (
 	"github.com/consensys/gnark/frontend"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload"

@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // testTelemetry reads the device's condition while it works.

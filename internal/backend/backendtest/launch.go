@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 )
 

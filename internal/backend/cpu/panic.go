@@ -3,7 +3,7 @@ package cpu
 import (
 	"fmt"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/trace"
 )
 

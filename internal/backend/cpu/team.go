@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // team is the cores of a device working on launches together. The lane's own

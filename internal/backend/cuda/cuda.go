@@ -26,7 +26,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // Options say which GPUs to open and how.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 )
 

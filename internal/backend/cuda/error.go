@@ -3,7 +3,7 @@ package cuda
 import (
 	"fmt"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // Error is an error code of one of NVIDIA's libraries. errors.Is matches it with

@@ -13,7 +13,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 )
 

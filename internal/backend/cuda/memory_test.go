@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 func TestMemory(t *testing.T) {

@@ -11,11 +11,11 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 )
 
-//go:generate go run github.com/weft-run/weft/cmd/weftparams testdata
+//go:generate go run github.com/weft-run/weft/internal/tools/weftparams testdata
 //go:generate testdata/generate.sh
 //go:embed testdata/kernels.ptx
 var testPTX []byte

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // trials is how often each variant of a kernel is measured for a size class

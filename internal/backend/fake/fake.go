@@ -14,7 +14,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // Options say what devices there are and what happens to them. Parse makes them

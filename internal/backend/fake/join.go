@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // Native collectives: devices of one driver meet under a name, and a launch that

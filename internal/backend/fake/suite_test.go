@@ -3,7 +3,7 @@ package fake_test
 import (
 	"testing"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/backendtest"
 	"github.com/weft-run/weft/internal/backend/fake"
 )

@@ -8,7 +8,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/backendtest"
 	"github.com/weft-run/weft/internal/backend/proc"

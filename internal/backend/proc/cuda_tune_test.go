@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cuda"
 	"github.com/weft-run/weft/internal/backend/proc"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // Native collectives: the worker's device is the rank, and the parent carries the

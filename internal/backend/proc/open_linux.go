@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // A worker that is silent for defaultHang is killed, and so is a child that has not

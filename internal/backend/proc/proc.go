@@ -52,7 +52,7 @@ package proc
 import (
 	"time"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/machine"
 )

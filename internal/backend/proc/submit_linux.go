@@ -3,7 +3,7 @@ package proc
 import (
 	"fmt"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/arena"
 )

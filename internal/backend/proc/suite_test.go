@@ -9,7 +9,7 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/backendtest"
 	"github.com/weft-run/weft/internal/backend/proc"

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"unsafe"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // api is libvulkan. Functions of an instance and of a device are looked up for

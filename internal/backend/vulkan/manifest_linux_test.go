@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/safefile"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/backendtest"
 )
@@ -16,7 +16,7 @@ import (
 // These tests need Vulkan devices: .ci/run installs lavapipe, which computes on
 // the CPU, and runs them with the tag.
 
-//go:generate go run github.com/weft-run/weft/cmd/weftparams testdata
+//go:generate go run github.com/weft-run/weft/internal/tools/weftparams testdata
 //go:generate ../../../workload/spirv.sh testdata/kernels.comp
 //go:embed testdata/*.spv
 var testSPIRV embed.FS

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 )
 

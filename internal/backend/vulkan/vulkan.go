@@ -32,7 +32,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 )
 
 // Options say which devices to open and how.

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/test/bytevm"
 	"github.com/weft-run/weft/sched"

@@ -28,7 +28,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"go.uber.org/goleak"
 )
 

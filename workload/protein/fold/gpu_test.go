@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cuda"
 	"github.com/weft-run/weft/workload"

@@ -4,7 +4,7 @@ import _ "embed" // for the kernels
 
 // ptx are the kernels for NVIDIA GPUs.
 //
-//go:generate go run github.com/weft-run/weft/cmd/weftparams .
+//go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 //go:generate ../../ptx.sh zk/msm/msm.cu
 //go:embed msm.ptx
 var ptx []byte

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/vulkan"
 )
 
