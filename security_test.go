@@ -74,6 +74,83 @@ func TestNamedTests(t *testing.T) {
 	}
 }
 
+// treeDocs are the documents that say where things are in the tree.
+var treeDocs = []string{"docs/ARCHITECTURE.md", "docs/GLOSSARY.md", "docs/RATIONALE.md"}
+
+var (
+	quoted = regexp.MustCompile("`([^`\n]+)`")
+	// A path has nothing but these characters. It has a slash, or it ends as files of the tree do.
+	pathText = regexp.MustCompile(`^\.?[A-Za-z0-9_*-][A-Za-z0-9_.*/-]*$`)
+	fileName = regexp.MustCompile(`\.(c|comp|cu|cuh|csv|glsl|go|golden|h|html|json|md|mod|proto|ptx|py|s|service|sh|spv|svg|txt|work|yaml)$`)
+	// Other things with a slash: devices ("cpu/2", "cpu/N"), and what is named by an Internet domain.
+	notPath = regexp.MustCompile(`^[a-z]+/([0-9]+|N)$|^[a-z0-9-]+(\.[a-z0-9-]+)+/`)
+)
+
+// namedPaths returns the files and folders that a document names in backquotes, relative to the
+// root. Absolute paths are the system's.
+func namedPaths(text string) (out []string) {
+	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+		name := m[1]
+		if !pathText.MatchString(name) || notPath.MatchString(name) || !strings.Contains(name, "/") && !fileName.MatchString(name) {
+			continue
+		}
+		out = append(out, strings.TrimSuffix(strings.TrimSuffix(name, "/..."), "/"))
+	}
+	return out
+}
+
+// missingPaths returns those of a document's paths that are not in the tree. A path may be a pattern.
+func missingPaths(text string) (out []string) {
+	for _, name := range namedPaths(text) {
+		if found, err := filepath.Glob(name); (err != nil || len(found) == 0) && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Every file and folder that a document on the source names exists, and so does every test.
+func TestNamedPaths(t *testing.T) {
+	for _, doc := range treeDocs {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(namedPaths(string(text))) == 0 {
+			t.Errorf("%s names no path", doc)
+		}
+		for _, name := range missingPaths(string(text)) {
+			t.Errorf("%s names %s, which is not in the tree", doc, name)
+		}
+		for _, n := range namedTests(string(text)) {
+			folder, name, _ := strings.Cut(n, ":")
+			if found, err := testsOf(folder); err != nil || !found[name] {
+				t.Errorf("%s names %s, which is not there", doc, n)
+			}
+		}
+	}
+}
+
+// The check itself must be able to fail.
+func TestNamedPathsCatches(t *testing.T) {
+	for text, want := range map[string][]string{
+		"see `graph/flow.go` and `graph`":                          nil,
+		"see `graph/nowhere.go`":                                   {"graph/nowhere.go"},
+		"twice `nowhere.md` and `nowhere.md`":                      {"nowhere.md"},
+		"in `nowhere/` and `internal/nowhere`":                     {"nowhere", "internal/nowhere"},
+		"all of `internal/...` and `nowhere/...`":                  {"nowhere"},
+		"each of `sched/partition_*.go` and `sched/nowhere_*.go`":  {"sched/nowhere_*.go"},
+		"a hidden folder: `.ci/run`, `.nowhere/run`":               {".nowhere/run"},
+		"code: `weft.Go`, `a / b`, `key = value`, `Engine.Step()`": nil,
+		"others: `cpu/2`, `cpu/N`, `/dev/shm/x`, `golang.org/x/y`": nil,
+		"a slot is no path: `workload/<name>`, nor is 1/2 or a/b":  nil,
+	} {
+		if got := missingPaths(text); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // Every line of SECURITY.md that says what somebody cannot do names a test.
 func TestSecurityLines(t *testing.T) {
 	text, err := os.ReadFile("SECURITY.md")

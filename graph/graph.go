@@ -1,11 +1,3 @@
-// Package graph describes work: data handles, kernels as plain values, and
-// tasks that use data through kernels. A Builder collects them, reports every
-// mistake it can find, and Build returns an immutable Graph together with its
-// Flow: the same graph in single-assignment form, which is what the engine runs.
-//
-// Workloads, the engine, the simulator and every backend speak in these types.
-// The package imports nothing but the standard library, owns no clock, no lock
-// and no device, and knows no backend by name.
 package graph
 
 import (

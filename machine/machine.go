@@ -1,12 +1,3 @@
-// Package machine describes what work runs on: devices with their measured
-// rates, the links between their memories, the resources they share, and the
-// cost model that turns a task and a device into a predicted time.
-//
-// A Machine comes from discovery (internal/exec) or from a file; everything
-// above reads it the same way, which is what makes a simulation of a machine
-// one does not own say something about the code that would run there. The
-// package is pure: no clock, no files, no locks. Nothing in it is safe for
-// concurrent use while it is changed.
 package machine
 
 import (

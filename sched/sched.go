@@ -1,11 +1,3 @@
-// Package sched decides: partitioners say how to cut work into ranges, policies
-// say which device a ready task goes to, and the rebalancer says which queued
-// tasks should move. All of it is pure: the same problem and the same sequence
-// of calls give the same answers, with no clock, lock or map order in between.
-//
-//	ready tasks ──► Situation ──► Policy.Place ──► Placements ──► engine queues
-//
-// One file per policy and per partitioner; each begins with when to use it.
 package sched
 
 import (

@@ -7,8 +7,8 @@
 //	                     ├─► WriteTimeline
 //	                     └─► WriteChrome ─► file ─► ReadChrome ─► []Event
 //
-// The engine records, the simulator, the façade and the command read. Start at
-// model.go: analysis, export and timeline all stand on it.
+// The engine records; the simulator, the root package and the command read. Start at
+// account.go: analysis and text stand on it.
 package trace
 
 import (

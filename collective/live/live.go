@@ -1,11 +1,3 @@
-// Package live runs collective operations on the devices of a runtime, over the
-// caller's slices. A Group is the devices that take part; functions such as
-// AllReduce take one and return when every rank has its result.
-//
-// Package collective works out what to do; what this one adds is bindings, plans
-// kept for the next call, and what happens when a device is lost. It decides
-// nothing about algorithms, and moves no bytes itself but those of operations so
-// small that telling a device takes longer (collective.Inline).
 package live
 
 import (

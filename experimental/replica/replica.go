@@ -1,11 +1,3 @@
-// Package replica keeps one logical state on several devices. Each has a replica
-// that it updates by itself; from time to time, by a [Strategy], the replicas are
-// merged into one state, which all then have.
-//
-// Replicas are resident data, which runs bind; the package runs nothing on them
-// but what merging takes, where the merge is the average an all-reduce by package
-// collective or by the devices' own library. It does not know what an update is:
-// its user says when there was one.
 package replica
 
 import (

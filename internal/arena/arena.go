@@ -1,11 +1,3 @@
-// Package arena is host memory that several processes map: one anonymous file,
-// as large as may ever be needed and filled on demand. One process makes it and
-// hands out extents; others join it by descriptor and are told offsets. Extents lie
-// in segments that never move or shrink, so that whoever page-locks a segment
-// does it once.
-//
-// Who uses an extent, and until when, is decided above. Linux only:
-// elsewhere Open says so.
 package arena
 
 import (

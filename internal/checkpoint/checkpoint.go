@@ -1,22 +1,3 @@
-// Package checkpoint is the format of checkpoints: how the state of a computation is
-// written to a folder so that it survives the loss of the process and of the machine, and
-// how it is read back. The root package calls it. It decides what is written in which
-// order; a file system does so, and tests replace that by one that crashes.
-//
-// A folder has two kinds of files. A data file, data-N, has blocks of data. A manifest,
-// checkpoint-N, says which blocks of which data files are the state, with a checksum of
-// each, and whose state it is. Blocks that did not change are not written again: a manifest
-// refers to data files of earlier checkpoints.
-//
-// A checkpoint is written in this order: the data file, its sync, the manifest under a
-// temporary name, its sync, the sync of the folder, the manifest's name, the sync of the
-// folder. It exists once its manifest has its name. Only then files go that neither it nor
-// the checkpoint before it needs, so that at every moment two checkpoints are whole, once
-// there were two. Where there is no room for a third, the older one goes first.
-//
-// Files are not trusted: everything in them is checked before it is used, nothing is
-// allocated by their word but the manifest itself, and what is wrong with one is an error
-// that says so.
 package checkpoint
 
 import (

@@ -1,13 +1,3 @@
-// Package cut decides how work is divided: which device gets which range, how many tasks
-// a range becomes, which short tasks become one, and what the graph made from that is
-// predicted to take.
-//
-// All of it is computed from a Knowledge, a copy of what is known of the machine at one time,
-// so that a decision can be repeated and tested without devices. Plan is the whole path:
-//
-//	Items ─► Split ─► Tasks ─► the caller's graph ─► Predict ─► choose ─► settle ─► Plan
-//	                    ▲                                          │
-//	                    └──────── for each set of devices ◄────────┘
 package cut
 
 import (

@@ -1,11 +1,3 @@
-// Package exec runs the engine on real devices in real time. One goroutine owns
-// the engine: it collects completions from devices, requests from callers and
-// timers, calls Step, and performs the actions. Everything else reaches the
-// engine through it.
-//
-//	callers ──► requests ──┐
-//	devices ──► completions ├──► Step ──► actions ──► device batches
-//	timers  ───────────────┘
 package exec
 
 import (

@@ -1,7 +1,3 @@
-// Package probe lists the kernels that measure a device: what each computes and
-// how much work one item of it is. One of them also checks that a device works (Graph). The list is data, so that a backend joins by
-// adding its implementation to a kernel; who runs the kernels and what becomes
-// of the times is internal/exec's business.
 package probe
 
 import (

@@ -1,15 +1,3 @@
-// Package verify decides about results that are checked: which tasks are executed twice, by
-// which devices, whether two results agree, and which device is wrong when they do not. It is
-// pure: the root package and sim carry out what it decides.
-//
-//	Pick ─► Rewrite: each task picked becomes one of the device "verify", with the same uses
-//	              │
-//	              ▼ that task, in host memory
-//	        Case.Next ─► Execute on one device, then on another ─► Case.Ran ─┐
-//	              ▲                                                          │
-//	              └──────────────── until two agree ◄────────────────────────┘
-//	              ▼
-//	        Settle: the result that two agree on, and the devices that had another
 package verify
 
 import (

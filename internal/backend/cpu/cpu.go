@@ -1,9 +1,3 @@
-// Package cpu makes the machine's cores a device, or several: real devices on
-// any machine, which is what makes multi-device behaviour testable everywhere.
-// Kernels are Go functions over ranges of a launch's grid, known by name.
-//
-// A launch is divided among the cores of its device that are free; lanes are goroutines
-// fed in batches. Nothing here decides where work goes.
 package cpu
 
 import (

@@ -1,10 +1,3 @@
-// Package partition cuts a protein into parts that devices work on: ranges of residues,
-// structural domains, or clusters of contacts. A partition is an assignment of residues to
-// parts; [Parts.Partitioner] makes of it a partitioner for any workload whose items are
-// residues.
-//
-// What parts cost is counted in contacts that they cut: for each of them the position of
-// either residue goes to the other's device in every step of a simulation.
 package partition
 
 import (

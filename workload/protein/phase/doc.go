@@ -1,12 +1,12 @@
 // Package phase computes the phase states of a protein as the project defines them that they come
 // from (PRCT of ARES-51): an N × N matrix of complex numbers from the C-alpha atoms of N residues.
-// They are a well-defined computation with a product of N³ operations. No physical claim is
-// made of them.
+// They are a well-defined computation with a product of N³ operations. No physical claim is made of
+// them.
 //
 //	Ψᵢⱼ(t) = αᵢⱼ exp(i(ωᵢⱼ t + φᵢⱼ)) χᵢⱼ τᵢⱼ, Ψᵢᵢ = 1
 //
-// With d the distance of two residues in angstrom, s how far apart they are in the chain, and t the time
-// in picoseconds:
+// With d the distance of two residues in angstrom, s how far apart they are in the chain, and t the
+// time in picoseconds:
 //
 //   - ω = 2π ln(1 + d/3.8)
 //   - E = 332.0636 exp(-d/10)/d + 2((3.8/d)¹² - (3.8/d)⁶), and for d from 2.5 to 3.5 also
@@ -27,4 +27,6 @@
 // float64: α is as small as 10⁻⁴⁰ for neighbours in the chain.
 //
 // Files: job.go (configuration and graph), kernel.go (its kernels), check.go, of.go (the call).
+//
+// The phase of a complex number is the number over its size: no kernel computes an angle from it.
 package phase

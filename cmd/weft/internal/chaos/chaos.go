@@ -1,9 +1,3 @@
-// Package chaos runs devices in worker processes and strikes the workers, to see what becomes
-// of the work: faults are real, by signals and by what is written to a worker's memory.
-//
-// GPUs are in workers in any program. Cores and scripted devices, which a program has in its own
-// process, are put into workers here, so that they can be struck as a GPU's can. A program that uses this package
-// calls proc.Main with Makers first in main.
 package chaos
 
 import (
