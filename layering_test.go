@@ -128,7 +128,7 @@ var house = []room{
 		why: "which requests are computed together is decided by events alone, so that every order of them can be tried"},
 	{pkg: "internal/infer", imports: []string{".", "graph", "machine", "model", "internal/batch", "internal/safefile", "internal/text", "workload/reservoir"}, modules: []string{"go.yaml.in/yaml/v3"},
 		why: "what is served does not depend on who asks for it, nor by which protocol"},
-	{pkg: "internal/workloadtest", imports: []string{".", "graph", "machine", "sched", "workload"}, modules: []string{"golang.org/x/sys"},
+	{pkg: "internal/workloadtest", imports: []string{".", "experimental/driver", "graph", "machine", "sched", "workload", "internal/backend/*"}, modules: []string{"golang.org/x/sys"},
 		why: "what holds for every workload must not know any of them"},
 	{pkg: "internal/philox",
 		why: "random numbers are a function of an index and of nothing else"},

@@ -3,15 +3,10 @@ package workload_test
 import (
 	"fmt"
 	"math"
-	"math/big"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/consensys/gnark-crypto/ecc/bn254"
-	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
-	"github.com/consensys/gnark-crypto/ecc/bn254/fr/fft"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload"
@@ -20,8 +15,6 @@ import (
 	"github.com/weft-run/weft/workload/enumerative"
 	graphs "github.com/weft-run/weft/workload/network"
 	"github.com/weft-run/weft/workload/relativity"
-	"github.com/weft-run/weft/workload/zk/msm"
-	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
 // testEnumerative counts lines, of which formulas are known.
@@ -36,39 +29,6 @@ func testEnumerative(t *testing.T, rt *weft.Runtime) {
 		got, err := enumerative.Of(t.Context(), rt, enumerative.Config{Problem: enumerative.Degree, K: c.k, N: c.n})
 		if err != nil || got.Cmp(enumerative.DegreeOf(c.k, c.n)) != 0 {
 			t.Errorf("degree of Gr(%d,%d): %v, %v", c.k, c.n, got, err)
-		}
-	}
-}
-
-// testNTT evaluates a polynomial at powers of a root and finds its coefficients again.
-func testNTT(t *testing.T, rt *weft.Runtime) {
-	for _, n := range []int{1, 2, 8, 1 << 11} {
-		for _, coset := range []bool{false, true} {
-			x := make([]fr.Element, n)
-			for i := range x {
-				x[i].SetUint64(uint64(i)).Inverse(&x[i])
-			}
-			values, err := ntt.Of(t.Context(), rt, x, ntt.Transform{Coset: coset})
-			if err != nil {
-				t.Fatal(err)
-			}
-			d := fft.NewDomain(uint64(n), fft.WithoutPrecompute())
-			at := d.Generator
-			at.Exp(at, big.NewInt(int64(n-1)))
-			if coset {
-				at.Mul(&at, &d.FrMultiplicativeGen)
-			}
-			var want fr.Element
-			for i := n - 1; i >= 0; i-- {
-				want.Mul(&want, &at).Add(&want, &x[i])
-			}
-			if values[n-1] != want {
-				t.Errorf("the last of %d values, on a coset %v, is %v, want %v", n, coset, values[n-1], want)
-			}
-			back, err := ntt.Of(t.Context(), rt, values, ntt.Transform{Coset: coset, Inverse: true})
-			if err != nil || !slices.Equal(back, x) {
-				t.Errorf("%d coefficients, on a coset %v, are not found again: %v", n, coset, err)
-			}
 		}
 	}
 }
@@ -367,26 +327,5 @@ func testFunctions(t *testing.T, rt *weft.Runtime) {
 				t.Errorf("function %d of %v is %v, want %v", k, x, v, want)
 			}
 		}
-	}
-}
-
-// testMSM compares sums with gnark-crypto's, and one of resident points.
-func testMSM(t *testing.T, rt *weft.Runtime) {
-	points, _ := msm.Draw[bn254.G1Affine](1, 300)
-	scalars := msm.DrawScalars(1, 300)
-	scalars[7].SetZero()
-	points[8] = bn254.G1Affine{}
-	points[9].Neg(&points[10])
-	if got, err := msm.G1(t.Context(), rt, points, scalars); err != nil || got != msm.Reference(points, scalars) {
-		t.Errorf("the sum in G1 is %v, %v", got, err)
-	}
-	others, _ := msm.Draw[bn254.G2Affine](1, 70)
-	key, err := msm.Put(rt, others)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer key.Release()
-	if got, err := key.Sum(t.Context(), scalars[:70]); err != nil || got != msm.Reference(others, scalars[:70]) {
-		t.Errorf("the sum in G2 is %v, %v", got, err)
 	}
 }

@@ -11,9 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/consensys/gnark-crypto/ecc/bn254"
-	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
-
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/machine"
@@ -35,15 +32,12 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
-	"github.com/weft-run/weft/workload/zk"
-	"github.com/weft-run/weft/workload/zk/msm"
-	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
 func funcs() map[string]weft.Func {
 	return workload.Funcs(
 		gemm.Funcs(), tropical.Funcs(), tropical.TrainFuncs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(),
-		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs(), elastic.Funcs(), phase.Funcs(), relativity.Funcs(), graphs.Funcs(), autodiff.Funcs(), zk.Funcs())
+		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs(), clifford.Funcs(), elastic.Funcs(), phase.Funcs(), relativity.Funcs(), graphs.Funcs(), autodiff.Funcs())
 }
 
 // Every call is right on one CPU device and on three.
@@ -65,7 +59,7 @@ func testCalls(t *testing.T, rt *weft.Runtime) {
 		"automata": testAutomata,
 		"conv":     testConv,
 		"fisher":   testFisher, "fusion": testFusion, "landscape": testLandscape, "reduce": testReduce,
-		"reservoir": testReservoir, "enumerative": testEnumerative, "clifford": testClifford, "relativity": testRelativity, "network": testNetwork, "ntt": testNTT, "autodiff": testAutodiff, "msm": testMSM,
+		"reservoir": testReservoir, "enumerative": testEnumerative, "clifford": testClifford, "relativity": testRelativity, "network": testNetwork, "autodiff": testAutodiff,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, rt) })
 	}
@@ -122,11 +116,6 @@ func TestCallsName(t *testing.T) {
 			_, err := enumerative.Of(ctx, rt, enumerative.Config{Problem: enumerative.Degree, K: 2, N: 4})
 			return err
 		},
-		"msm": func() error {
-			_, err := msm.G1(ctx, rt, make([]bn254.G1Affine, 4), make([]fr.Element, 4))
-			return err
-		},
-		"ntt":       func() error { _, err := ntt.Of(ctx, rt, make([]fr.Element, 4), ntt.Transform{}); return err },
 		"landscape": func() error { _, err := landscape.Of(ctx, rt, chain(5, 1)); return err },
 		"reduce":    func() error { _, err := reduce.Of(ctx, rt, "sum", make([]float32, 3)); return err },
 		"reservoir": func() error {

@@ -58,7 +58,7 @@ func testDense(t *testing.T, jobs []workload.Job) {
 			t.Errorf("%s: %v", j.Name(), err)
 		}
 		all := states()
-		runInThirds(t, rt, j)
+		workloadtest.InThirds(t, rt, j)
 		if err := j.Check(); err != nil {
 			t.Errorf("%s in three tasks: %v", j.Name(), err)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/backend/vulkan"
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload/reservoir"
@@ -14,7 +15,7 @@ import (
 // A Vulkan device takes tasks that have steps for dense weights, beside a GPU that computes
 // with them.
 func TestVulkanBesideDense(t *testing.T) {
-	rt := openExact(t, vulkan.New(vulkan.Options{}))
+	rt := workloadtest.Exact(t, vulkan.New(vulkan.Options{}))
 	defer rt.Close()
 	beside := &machine.Machine{Devices: []machine.Device{{Name: "cuda:0", Backend: "cuda", Arch: "sm_90"}}}
 	for _, batch := range []int{3, 300} {

@@ -1,8 +1,6 @@
 package workload_test
 
 import (
-	"github.com/consensys/gnark-crypto/ecc/bn254"
-
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/autodiff"
 	"github.com/weft-run/weft/workload/automata"
@@ -21,16 +19,13 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
-	"github.com/weft-run/weft/workload/zk"
-	"github.com/weft-run/weft/workload/zk/msm"
-	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
 // Every workload says what its check may miss.
 var _ = []workload.Inspected{
 	(*autodiff.Job)(nil), (*automata.Job)(nil), (*clifford.Job)(nil), (*conv.Job)(nil), (*elastic.Job)(nil), (*enumerative.CurveJob)(nil),
 	(*enumerative.Job)(nil), (*fisher.DivergenceJob)(nil), (*fisher.Job)(nil), (*fusion.Job)(nil), (*gemm.Job)(nil), (*graphs.DistanceJob)(nil),
-	(*graphs.LayersJob)(nil), (*graphs.RankJob)(nil), (*landscape.Job)(nil), (*merkle.Job)(nil), (*msm.Job[bn254.G1Affine])(nil), (*ntt.Job)(nil),
+	(*graphs.LayersJob)(nil), (*graphs.RankJob)(nil), (*landscape.Job)(nil), (*merkle.Job)(nil),
 	(*phase.Job)(nil), (*reduce.Job)(nil), (*relativity.BodyJob)(nil), (*relativity.BoostJob)(nil), (*relativity.LightJob)(nil), (*relativity.OrbitJob)(nil),
-	(*reservoir.Job)(nil), (*reservoir.StreamJob)(nil), (*tropical.Job)(nil), (*tropical.TrainJob)(nil), (*zk.Job)(nil),
+	(*reservoir.Job)(nil), (*reservoir.StreamJob)(nil), (*tropical.Job)(nil), (*tropical.TrainJob)(nil),
 }

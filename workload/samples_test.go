@@ -3,23 +3,13 @@
 package workload_test
 
 import (
-	"bytes"
-	"context"
 	"slices"
-	"strings"
 	"testing"
-	"time"
-
-	"github.com/consensys/gnark-crypto/ecc/bn254"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/experimental/driver"
-	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/probe"
 	"github.com/weft-run/weft/internal/workloadtest"
-	"github.com/weft-run/weft/machine"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/autodiff"
 	"github.com/weft-run/weft/workload/automata"
@@ -38,26 +28,20 @@ import (
 	"github.com/weft-run/weft/workload/relativity"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
-	"github.com/weft-run/weft/workload/zk"
-	"github.com/weft-run/weft/workload/zk/msm"
-	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
-// sample is a job and what it computed.
-type sample struct {
-	workload.Job
-	result func() []byte
-}
+// all are the samples of every workload here.
+var all = workloadtest.Samples{Funcs: funcs(), Make: samples}
 
 // samples makes every workload anew, in sizes that are odd and small.
-func samples(t *testing.T) []sample {
-	var out []sample
+func samples(t *testing.T) []workloadtest.Sample {
+	var out []workloadtest.Sample
 	product := func(j workload.Job, err error, result func() []float32) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, sample{j, func() []byte { return workloadtest.Bytes(result()) }})
+		out = append(out, workloadtest.Sample{Job: j, Result: func() []byte { return workloadtest.Bytes(result()) }})
 	}
 	g, err := gemm.New(gemm.Config{M: 301, K: 97, N: 303, Seed: 1})
 	product(g, err, func() []float32 { return g.Result() })
@@ -113,7 +97,7 @@ func samples(t *testing.T) []sample {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, sample{j, func() []byte {
+		out = append(out, workloadtest.Sample{Job: j, Result: func() []byte {
 			switch j := j.(type) {
 			case *relativity.OrbitJob:
 				return workloadtest.Bytes(j.Result())
@@ -141,7 +125,7 @@ func samples(t *testing.T) []sample {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, sample{j, func() []byte { return graphNumbers(j) }})
+		out = append(out, workloadtest.Sample{Job: j, Result: func() []byte { return graphNumbers(j) }})
 	}
 	for _, c := range []autodiff.Config{
 		{Problem: autodiff.Rosenbrock, Count: 203, Dims: 70, Seed: 3}, // two passes
@@ -157,7 +141,7 @@ func samples(t *testing.T) []sample {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, sample{a, func() []byte {
+		out = append(out, workloadtest.Sample{Job: a, Result: func() []byte {
 			values, derivatives := a.Result()
 			return workloadtest.Bytes(slices.Concat(values, derivatives))
 		}})
@@ -172,57 +156,26 @@ func samples(t *testing.T) []sample {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, sample{e, func() []byte { return append(workloadtest.Bytes(e.Sums()), e.Result().Bytes()...) }})
+		out = append(out, workloadtest.Sample{Job: e, Result: func() []byte { return append(workloadtest.Bytes(e.Sums()), e.Result().Bytes()...) }})
 	}
-	for _, c := range []msm.Config{{Group: "g1", Size: 700, Seed: 1}, {Group: "g2", Size: 130, Seed: 2}} {
-		m, err := msm.New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, sample{m, func() []byte {
-			if g1, ok := m.(*msm.Job[bn254.G1Affine]); ok {
-				return workloadtest.Bytes([]bn254.G1Affine{g1.Result()})
-			}
-			return workloadtest.Bytes([]bn254.G2Affine{m.(*msm.Job[bn254.G2Affine]).Result()})
-		}})
-	}
-	for _, c := range []ntt.Config{
-		{Log: 0, Transform: ntt.Transform{Coset: true}},
-		{Log: 5, Seed: 1},
-		{Log: 9, Seed: 2, Transform: ntt.Transform{Inverse: true, Coset: true}},
-		{Log: 11, Seed: 3, Transform: ntt.Transform{Coset: true}},
-		{Log: 14, Seed: 4, Transform: ntt.Transform{Inverse: true}},
-	} {
-		n, err := ntt.New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, sample{n, func() []byte { return workloadtest.Bytes(n.Result()) }})
-	}
-	proof, err := zk.New(t.Context(), zk.Config{Circuit: zk.Range, Constraints: 130, Seed: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Random numbers make proofs differ: gnark verifies them.
-	out = append(out, sample{proof, func() []byte { return nil }})
 	for _, degree := range []int{1, 7, 265} { // the last takes a shader several launches
 		curves, err := enumerative.NewCurves(enumerative.CurveConfig{Degree: degree})
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, sample{curves, func() []byte { return curves.Result().Bytes() }})
+		out = append(out, workloadtest.Sample{Job: curves, Result: func() []byte { return curves.Result().Bytes() }})
 	}
 	fi, err := fisher.New(fisher.Config{Points: 1003, Features: 37, Blocks: 2, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
-	out = append(out, sample{fi, func() []byte { return workloadtest.Bytes(fi.Result()) }})
+	out = append(out, workloadtest.Sample{Job: fi, Result: func() []byte { return workloadtest.Bytes(fi.Result()) }})
 	for i, f := range fisher.Functions() {
 		d, err := fisher.NewDivergences(fisher.DivergenceConfig{Function: f, Pairs: 1003, Dim: 5 + i, Seed: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, sample{d, func() []byte { return workloadtest.Bytes(d.Result()) }})
+		out = append(out, workloadtest.Sample{Job: d, Result: func() []byte { return workloadtest.Bytes(d.Result()) }})
 	}
 	for _, c := range []tropical.Training{
 		{Inputs: 37, Hidden: 19, Outputs: 5, Batch: 203, Steps: 3, Seed: 3},
@@ -270,7 +223,7 @@ func samples(t *testing.T) []sample {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, sample{a, func() []byte { return workloadtest.Bytes(a.Result()) }})
+		out = append(out, workloadtest.Sample{Job: a, Result: func() []byte { return workloadtest.Bytes(a.Result()) }})
 	}
 	for _, mode := range []merkle.Mode{merkle.RFC6962, merkle.Dup} {
 		for _, n := range []int{1, 2, 3, 7, 100, 4099, 300_001} {
@@ -278,7 +231,7 @@ func samples(t *testing.T) []sample {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out = append(out, sample{m, func() []byte { root := m.Root(); return root[:] }})
+			out = append(out, workloadtest.Sample{Job: m, Result: func() []byte { root := m.Root(); return root[:] }})
 		}
 	}
 	sp := reservoir.Defaults()
@@ -287,13 +240,13 @@ func samples(t *testing.T) []sample {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out = append(out, sample{stream, func() []byte { return workloadtest.Bytes(slices.Concat(stream.Replicas()...)) }})
+	out = append(out, workloadtest.Sample{Job: stream, Result: func() []byte { return workloadtest.Bytes(slices.Concat(stream.Replicas()...)) }})
 	for _, c := range []elastic.Config{{Structure: "1CRN", Network: elastic.Anisotropic, Steps: 30}, {Residues: 5}} {
 		e, err := elastic.New(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, sample{e, func() []byte {
+		out = append(out, workloadtest.Sample{Job: e, Result: func() []byte {
 			basis, squares, diagonal := e.Result()
 			return workloadtest.Bytes(slices.Concat(basis, squares, diagonal))
 		}})
@@ -302,12 +255,12 @@ func samples(t *testing.T) []sample {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out = append(out, sample{p, func() []byte { return workloadtest.Bytes(p.Result()) }})
+	out = append(out, workloadtest.Sample{Job: p, Result: func() []byte { return workloadtest.Bytes(p.Result()) }})
 	l, err := landscape.New(landscape.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(out, sample{l, func() []byte { return workloadtest.Bytes(l.Result()) }})
+	return append(out, workloadtest.Sample{Job: l, Result: func() []byte { return workloadtest.Bytes(l.Result()) }})
 }
 
 // graphNumbers are the results of a job of package network.
@@ -324,119 +277,6 @@ func graphNumbers(j workload.Job) []byte {
 	}
 	medoids, labels := d.Medoids()
 	return workloadtest.Bytes(slices.Concat(medoids, labels))
-}
-
-// kernelsIn finds the kernels of all workloads, and of further jobs, that have code in a
-// dialect, be it exact or not. Workloads make each of them once, so that what a test changes
-// of one holds for every job.
-func kernelsIn(t *testing.T, d graph.Dialect, more ...workload.Job) (kernels []*graph.Kernel) {
-	t.Helper()
-	core := openExact(t, cpu.New(cpu.Options{Funcs: funcs()})) // for jobs that keep something there
-	defer core.Close()
-	for _, s := range samples(t) {
-		more = append(more, s.Job)
-	}
-	for _, j := range more {
-		if s, ok := j.(workload.Stateful); ok {
-			if err := s.Begin(t.Context(), core); err != nil {
-				t.Fatal(err)
-			}
-			defer s.Release()
-		}
-		for _, exact := range []bool{true, false} {
-			gpu := &machine.Machine{Devices: []machine.Device{{Name: "gpu:0", Backend: "cuda", Arch: "sm_90", Kind: machine.Discrete, MemBytes: 1 << 30, Exact: exact}}}
-			gpu.Links = []machine.Link{{A: machine.Host, B: 0, BPS: 1e9}}
-			if p, ok := j.(workload.Placed); ok {
-				if err := p.Place(gpu); err != nil {
-					t.Fatal(err)
-				}
-			}
-			g, err := j.Graph([]sched.Range{{Hi: j.Items().Extent}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, k := range g.Kernels() {
-				has := slices.ContainsFunc(k.Impls, func(i graph.Impl) bool { return i.Dialect == d && i.Entry != "" })
-				if has && !slices.Contains(kernels, k) {
-					kernels = append(kernels, k)
-				}
-			}
-		}
-	}
-	return kernels
-}
-
-// openExact opens the devices of a driver without routines of vendors.
-func openExact(t *testing.T, d driver.Driver) *weft.Runtime {
-	t.Helper()
-	rt, err := weft.Open(t.Context(), weft.Options{NoCalibrate: true, CacheDir: "off", Exact: true, Drivers: []driver.Driver{d}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rt
-}
-
-// runInThirds runs a job again, cut into three tasks, so that kernels begin in the middle of
-// things. What keeps state stays as it is.
-func runInThirds(t *testing.T, rt *weft.Runtime, j workload.Job) {
-	t.Helper()
-	p := j.Items()
-	align := max(p.Align, 1)
-	third := p.Extent / 3 / align * align
-	_, stateful := j.(workload.Stateful)
-	if third == 0 || stateful {
-		return
-	}
-	g, err := j.Graph([]sched.Range{{Hi: third}, {Lo: third, Hi: 2 * third}, {Lo: 2 * third, Hi: p.Extent}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	weft.Spoil(g, j.Bind()...)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	if _, err := rt.Run(ctx, g, j.Bind()...); err != nil {
-		t.Fatalf("%s in three tasks: %v", j.Name(), err)
-	}
-}
-
-// testKernels runs every workload on the devices of a driver, one to a subtest. The check of
-// each must pass, class X must give the bytes that a CPU gives, and three tasks those of one.
-// So must workloads whose kernels have the operations of the Go kernels in their order, where
-// devices round each as CPUs do: they are named.
-func testKernels(t *testing.T, d driver.Driver, same ...string) {
-	core, rt := openExact(t, cpu.New(cpu.Options{Funcs: funcs()})), openExact(t, d)
-	defer core.Close()
-	defer rt.Close()
-	wanted := samples(t)
-	for i, j := range samples(t) {
-		name, _, _ := strings.Cut(j.Name(), " ")
-		t.Run(name, func(t *testing.T) {
-			run := func(rt *weft.Runtime, j workload.Job) {
-				if _, ok := j.(workload.Stateful); ok {
-					workloadtest.Run(t, rt, j) // the next run goes on from it
-				}
-				workloadtest.Run(t, rt, j)
-			}
-			run(rt, j.Job)
-			if err := j.Check(); err != nil {
-				t.Errorf("%s: %v", j.Name(), err)
-			}
-			whole := bytes.Clone(j.result())
-			if j.Class() == workload.Exact || slices.Contains(same, name) {
-				run(core, wanted[i].Job)
-				if !bytes.Equal(whole, wanted[i].result()) {
-					t.Errorf("%s: a CPU gives other bytes", j.Name())
-				}
-			}
-			runInThirds(t, rt, j.Job)
-			if c := j.Class(); (c == workload.Exact || c == workload.RowExact) && !bytes.Equal(whole, j.result()) {
-				t.Errorf("%s: three tasks give other bytes than one", j.Name())
-			}
-			if err := j.Check(); err != nil {
-				t.Errorf("%s in three tasks: %v", j.Name(), err)
-			}
-		})
-	}
 }
 
 // testProbe runs the check of probes on all devices of a driver and looks at every byte.

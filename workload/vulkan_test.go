@@ -147,10 +147,8 @@ func longJobs(t *testing.T) (jobs []workload.Job) {
 // lavapipe ends all loops of an invocation after 65,535 rounds in total. Kernels whose
 // loops grow with the problem are right beyond that, too.
 func TestVulkanRounds(t *testing.T) {
-	if *spirvFolder != "" {
-		replaceShaders(t, *spirvFolder)
-	}
-	rt := openExact(t, vulkan.New(vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20}))
+	all.GivenShaders(t, append(longJobs(t), longLandscape(t))...)
+	rt := workloadtest.Exact(t, vulkan.New(vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20}))
 	defer rt.Close()
 	for _, j := range longJobs(t) {
 		name, _, _ := strings.Cut(j.Name(), " ")
@@ -168,7 +166,7 @@ func TestVulkanRounds(t *testing.T) {
 // minutes. Pairs near the axis have all the energy, and the first launch ends among them: its
 // last pair, number 2¹⁸ - 1, is bead 189 with bead 194, the first behind the axis.
 func testLongRow(t *testing.T, rt *weft.Runtime) {
-	core := openExact(t, cpu.New(cpu.Options{Funcs: funcs()}))
+	core := workloadtest.Exact(t, cpu.New(cpu.Options{Funcs: funcs()}))
 	defer core.Close()
 	const row = 192
 	var rows [2][]float64
@@ -237,104 +235,15 @@ func TestVulkanCalls(t *testing.T) {
 	}
 }
 
-var spirvFolder = flag.String("spirv", "", "take shaders from this `folder` in place of those of the same names here")
-
 // Every workload's kernels are right on one Vulkan device, one workload to a subtest.
 func TestVulkanKernels(t *testing.T) {
-	if *spirvFolder != "" {
-		replaceShaders(t, *spirvFolder)
-	}
+	all.GivenShaders(t, append(longJobs(t), longLandscape(t))...)
 	// lavapipe divides as CPUs do, which Vulkan does not ask for.
-	testKernels(t, vulkan.New(vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20}), "reservoir")
+	all.On(t, vulkan.New(vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20}), "reservoir")
 }
 
-// replaceShaders takes the shaders of a folder for those that were compiled from the same
-// source here.
-func replaceShaders(t *testing.T, folder string) {
-	t.Helper()
-	kernels := kernelsIn(t, graph.SPIRV, append(longJobs(t), longLandscape(t))...)
-	files, err := filepath.Glob(filepath.Join(folder, "*.spv"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no shaders in %s: %v", folder, err)
-	}
-	replaced := 0
-	for _, f := range files {
-		source, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		here, err := filepath.Glob("*/" + filepath.Base(f))
-		for _, of := range []string{"protein", "zk"} {
-			if len(here) == 0 && err == nil {
-				here, err = filepath.Glob(of + "/*/" + filepath.Base(f))
-			}
-		}
-		if err != nil || len(here) != 1 {
-			t.Fatalf("%s is %d shaders here: %v", filepath.Base(f), len(here), err)
-		}
-		was, err := os.ReadFile(here[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, k := range kernels {
-			for i := range k.Impls {
-				if impl := &k.Impls[i]; impl.Dialect == graph.SPIRV && bytes.Equal(impl.Source, was) {
-					impl.Source = source
-					replaced++
-				}
-			}
-		}
-	}
-	if replaced == 0 {
-		t.Fatalf("no kernel has a shader of %s", folder)
-	}
-}
-
-// Every workload is right on Vulkan; class X gives the bytes a CPU gives, also
-// where both work together, and class R the same bytes on any number of devices.
-func TestVulkan(t *testing.T) {
-	open := func(drivers ...driver.Driver) *weft.Runtime {
-		t.Helper()
-		// In turns, since all of them compute on the same cores: left to itself
-		// weft would use one.
-		rt, err := weft.Open(t.Context(), weft.Options{NoCalibrate: true, CacheDir: "off", Partitioner: "equal", Policy: "roundrobin", Drivers: drivers})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { rt.Close() })
-		return rt
-	}
-	one := vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20}
-	all := vulkan.Options{MemBytes: 256 << 20}
-	core := cpu.Options{Funcs: funcs()}
-	var results [4][]sample
-	for i, rt := range []*weft.Runtime{open(cpu.New(core)), open(vulkan.New(one)), open(vulkan.New(all)), open(cpu.New(core), vulkan.New(all))} {
-		results[i] = samples(t)
-		tasks := make([]int, len(rt.Machine().Devices))
-		for _, j := range results[i] {
-			for d, r := range workloadtest.Run(t, rt, j.Job).Report.Devices {
-				tasks[d] += r.Tasks
-			}
-			if err := j.Check(); err != nil {
-				t.Errorf("%s on %d devices, case %d: %v", j.Name(), len(rt.Machine().Devices), i, err)
-			}
-		}
-		if slices.Contains(tasks, 0) {
-			t.Errorf("case %d: devices had %d tasks; each should have some", i, tasks)
-		}
-	}
-	for k := range results[0] {
-		j := results[0][k]
-		cpus, alone, many, mixed := j.result(), results[1][k].result(), results[2][k].result(), results[3][k].result()
-		if j.Class() == workload.Exact && !(bytes.Equal(cpus, alone) && bytes.Equal(cpus, many) && bytes.Equal(cpus, mixed)) {
-			t.Errorf("%s: bytes differ between a CPU, one Vulkan device (equal: %v), all (%v) and both kinds (%v)",
-				j.Name(), bytes.Equal(cpus, alone), bytes.Equal(cpus, many), bytes.Equal(cpus, mixed))
-		}
-		if j.Class() == workload.RowExact && !bytes.Equal(alone, many) {
-			t.Errorf("%s: bytes differ between one Vulkan device and several", j.Name())
-		}
-	}
-}
+// Every workload is right on Vulkan devices, alone, together and with the cores.
+func TestVulkan(t *testing.T) { all.OnVulkan(t) }
 
 // The kernel of probes computes on a Vulkan device what the host does.
 func TestVulkanProbe(t *testing.T) { testProbe(t, vulkan.New(vulkan.Options{MemBytes: 256 << 20})) }

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// script runs the test binary beside it with each error of rows.txt.
+// script runs the test binaries beside it with each error of rows.txt.
 //
 //go:embed run.sh
 var script string
@@ -20,7 +20,7 @@ var script string
 // stem is the name of an error's files, by its number in the table.
 func stem(i int) string { return fmt.Sprintf("%03d", i) }
 
-// buildAll puts the PTX of every error in a CUDA kernel, a test binary and the script into a
+// buildAll puts the PTX of every error in a CUDA kernel, test binaries and the script into a
 // folder.
 func buildAll(all []planted, folder string) error {
 	folder, err := filepath.Abs(folder)
@@ -36,6 +36,7 @@ func buildAll(all []planted, folder string) error {
 		return err
 	}
 	var list strings.Builder
+	suites := make(map[string]bool)
 	for i, p := range all {
 		if p.backend != "cuda" {
 			continue
@@ -55,12 +56,15 @@ func buildAll(all []planted, folder string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.line(), err)
 		}
-		fmt.Fprintln(&list, stem(i), p.workload())
+		fmt.Fprintln(&list, stem(i), p.workload(), binary(p.suite()))
+		suites[p.suite()] = true
 	}
-	c := exec.Command("go", "test", "-c", "-tags=gpu", "-ldflags=-s -w", "-o", filepath.Join(folder, "workload.test"), "./workload")
-	c.Dir, c.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	for suite := range suites {
+		c := exec.Command("go", "test", "-c", "-tags=gpu", "-ldflags=-s -w", "-o", filepath.Join(folder, binary(suite)), "./"+suite)
+		c.Dir, c.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
 	}
 	return errors.Join(os.WriteFile(filepath.Join(folder, "rows.txt"), []byte(list.String()), 0o600),
 		os.WriteFile(filepath.Join(folder, "run.sh"), []byte(script), 0o700))

@@ -21,6 +21,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -109,6 +110,17 @@ func (p *planted) folder() string {
 	return p.workload()
 }
 
+// suite is the package whose tests run the kernel on devices: workloads of another module have their own.
+func (p *planted) suite() string {
+	if strings.HasPrefix(p.folder(), "zk") {
+		return "workload/zk"
+	}
+	return "workload"
+}
+
+// binary names the tests of a suite.
+func binary(suite string) string { return path.Base(suite) + ".test" }
+
 // jobTests are tests that run a workload's check on what its job computed.
 const jobTests = "TestJobOnDevices|TestRowsOnDevices|TestTrainingOnDevices|TestJobSpecialValues|TestStreamJob|TestCurvesOnDevices|TestDivergencesOnDevices|TestSameBytes|TestJob"
 
@@ -176,12 +188,12 @@ func (p *planted) goTest(root, names string, packages []string) ([]byte, error) 
 }
 
 // testShaders tests an error in a shader, in a copy of the project without it: the binary of
-// the tests, which is built once, takes changed shaders from a folder. What the kernels' test
+// the suite, which is built once, takes changed shaders from a folder. What the kernels' test
 // misses may be in a shader for large problems, which another test runs.
 func (p *planted) testShaders(root string) (out []byte, err error) {
-	binary := filepath.Join(root, "workload.test")
-	if _, err := os.Stat(binary); err != nil {
-		c := exec.Command("go", "test", "-c", "-trimpath", "-tags=lavapipe", "-o", binary, "./workload")
+	tests := filepath.Join(root, binary(p.suite()))
+	if _, err := os.Stat(tests); err != nil {
+		c := exec.Command("go", "test", "-c", "-trimpath", "-tags=lavapipe", "-o", tests, "./"+p.suite())
 		c.Dir = root
 		if out, err := c.CombinedOutput(); err != nil {
 			return append(out, " [build failed]"...), err
@@ -205,8 +217,8 @@ func (p *planted) testShaders(root string) (out []byte, err error) {
 	}
 	const first = "TestVulkanKernels"
 	for _, test := range []string{first, "TestVulkanRounds"} {
-		c := exec.Command(binary, "-test.timeout=10m", "-test.run=^"+test+"$/^"+p.workload()+"(#.*)?$", "-spirv="+folder)
-		c.Dir = filepath.Join(root, "workload")
+		c := exec.Command(tests, "-test.timeout=10m", "-test.run=^"+test+"$/^"+p.workload()+"(#.*)?$", "-spirv="+folder)
+		c.Dir = filepath.Join(root, p.suite())
 		more, err := c.CombinedOutput()
 		if test != first && bytes.Contains(more, []byte(noTests)) {
 			continue // the workload has no shaders for large problems

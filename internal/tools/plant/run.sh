@@ -4,16 +4,18 @@
 # started again. A test takes some seconds; one that takes 120 hangs.
 cd "$(dirname "$0")" || exit 1
 if ! [ -e clean.log ]; then
-	if ! timeout 500 ./workload.test -test.run '^TestCUDAKernels$' >clean.tmp 2>&1; then
-		tail -n 50 clean.tmp
-		echo "the tests fail without an error planted"
-		exit 1
-	fi
+	for tests in *.test; do
+		if ! timeout 500 "./$tests" -test.run '^TestCUDAKernels$' >clean.tmp 2>&1; then
+			tail -n 50 clean.tmp
+			echo "$tests fails without an error planted"
+			exit 1
+		fi
+	done
 	mv clean.tmp clean.log
 fi
-while read -r n name; do
+while read -r n name tests; do
 	[ -e "$n.log" ] && continue
-	timeout 120 ./workload.test -test.run "^TestCUDAKernels\$/^$name(#.*)?\$" -ptx "$n.ptx" >"$n.tmp" 2>&1 </dev/null
+	timeout 120 "./$tests" -test.run "^TestCUDAKernels\$/^$name(#.*)?\$" -ptx "$n.ptx" >"$n.tmp" 2>&1 </dev/null
 	echo "exit $?" >>"$n.tmp"
 	mv "$n.tmp" "$n.log"
 done <rows.txt
