@@ -93,7 +93,7 @@ type ModelStatus struct {
 type JobRequest struct {
 	Workload   string         `json:"workload"`
 	Parameters map[string]any `json:"parameters,omitempty"` // text, numbers, true or false
-	// Devices are those to run it on, as in "cpu/2"; "" is those of the server.
+	// Devices names the devices to run it on, as in "cpu/2"; "" means the server's.
 	Devices string `json:"devices,omitempty"`
 	Repeat  int    `json:"repeat,omitempty"` // how often to run it; 0 is once
 	Check   *bool  `json:"check,omitempty"`  // compare the result with a reference; nil does

@@ -125,10 +125,10 @@ func (c *Client) do(ctx context.Context, q call) (*http.Response, error) {
 	}
 }
 
-// pause waits before a request is made again: as long as the server asks, or 50 ms and
-// twice that each time. By chance it waits up to half as long beside, and up to twice that
-// each time, so that clients that were refused together do not come back together. It
-// reports whether the context leaves time for it.
+// pause waits before a request is made again: for the time the server asks for, or 50 ms,
+// doubled with each attempt. A random extra delay of up to half of that, with a bound that also
+// doubles, keeps clients that were refused together from coming back together. pause reports
+// whether the context leaves time for the wait.
 func pause(ctx context.Context, attempt int, refused *Error) bool {
 	wait := 50 * time.Millisecond << min(attempt-1, 6)
 	if refused != nil && refused.RetryAfter > 0 {

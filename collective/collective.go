@@ -58,8 +58,8 @@ type Spec struct {
 	Fold  Fold  // where the operation folds
 	Root  int   // of reduce, broadcast and send
 	Peer  int   // of send: the rank that gets it
-	// Ends is where the block of each rank ends, for operations that cut the
-	// vector among ranks, if not where those of Cut do.
+	// Ends holds the end of each rank's block, for operations that divide the vector
+	// among ranks. If nil, Cut divides it.
 	Ends []int64
 	// Algorithm is one of Algorithms, Native, or empty: then Native where that is
 	// possible, and else the one that is predicted to be done first.

@@ -6,8 +6,8 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// Kernels take arrays to read, then arrays to write. Their grid is the elements. The Go
-// functions behind them are those of collective/live.
+// The kernels take the arrays they read, then the arrays they write; one grid item is
+// one element. Their Go implementations are in package collective/live.
 
 // Params are the parameters of all kernels.
 type Params struct {
@@ -51,8 +51,8 @@ var copyKernels = map[int64]*graph.Kernel{
 // tokenKernel writes zeros.
 var tokenKernel = kernel(TokenName, "token", "token")
 
-// ItemElements is how many elements one item of a Go function's range covers:
-// enough to pay for handing it to a core, few enough for all cores to get some.
+// ItemElements is the number of elements in one item of a Go function's range: enough
+// to pay for handing it to a core, few enough for all cores to get some.
 const ItemElements = 1 << 14
 
 // Threads of a block of the kernels for GPUs, PTX and SPIR-V, and elements a block

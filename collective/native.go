@@ -64,8 +64,8 @@ var nativeKernels = func() map[string][]*graph.Kernel {
 	return out
 }()
 
-// nativeLatency is what starting a library's operation on several devices takes,
-// before any was seen to run.
+// nativeLatency is the assumed time to start a library's operation on several devices,
+// until one has been measured.
 const nativeLatency = 20 * time.Microsecond
 
 // native makes the plan by library, given the best there is without, or says why

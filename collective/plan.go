@@ -26,7 +26,7 @@ type Plan struct {
 	why     string
 }
 
-// place is where a step finds or leaves elements.
+// place is a range of elements that a step reads or writes.
 type place struct {
 	in, out bool // of a rank; neither: a temporary
 	which   int  // the rank, or the temporary
@@ -72,7 +72,7 @@ func New(m *machine.Machine, cost machine.Cost, s Spec) (*Plan, error) {
 	return p, nil
 }
 
-// alignBytes is where slices and pieces begin, if they can: at cache lines.
+// alignBytes is the alignment of slices and pieces, where possible: a cache line.
 const alignBytes = 64
 
 // maxElements is how many elements a task may have: what a launch can count.
@@ -256,7 +256,7 @@ type route struct {
 	visit       bool    // all ranks are to be reached although none gets anything
 }
 
-// held is what a rank has of a piece, from which level on.
+// held is a place where a rank holds a piece, and the level from which on it does.
 type held struct {
 	place
 	level int
@@ -294,7 +294,7 @@ func (p *planner) route(r route) {
 	}
 }
 
-// target is where a rank puts the result of a route.
+// target returns the place where a rank puts the result of a route.
 func (p *planner) target(r route, rank int) place {
 	if !r.wanted[rank] {
 		return p.temp(r.hi - r.lo)
@@ -377,7 +377,8 @@ func count(set []bool) (n int) {
 	return n
 }
 
-// divisor is what a whole sum is divided by.
+// divisor returns the number that a complete sum is divided by: the ranks for
+// Average, else 1.
 func (p *planner) divisor() int {
 	if p.s.Op.Folds() && p.s.Fold == Average {
 		return p.t.n
@@ -395,18 +396,18 @@ func (p *planner) copy(rank int, from, to place, level int) {
 	p.steps = append(p.steps, step{rank: rank, ins: []place{from}, outs: []place{to}, divisor: 1, level: level, piece: p.piece})
 }
 
-// Buffer is where a rank's elements begin in data of a graph. The zero Buffer
-// will do for a rank that brings or gets nothing.
+// Buffer is the position in a graph's data where a rank's elements begin. The zero
+// Buffer serves a rank that brings or gets nothing.
 type Buffer struct {
 	Data   graph.DataID
 	Offset int64 // bytes, whole elements
 }
 
-// Add adds the operation to a graph: in and out say where what each rank brings
-// is and what it gets goes, and must not overlap; for a barrier, after lists the
-// tasks each rank waits for, and in and out are not looked at. It returns the
-// last task of each rank, graph.NoTask for one that has nothing to do; after
-// those of a barrier, all ranks have come.
+// Add adds the operation to a graph. in holds what each rank brings, out is where
+// each gets its result; they must not overlap. For a barrier, after lists the tasks
+// that each rank waits for, and in and out are ignored. Add returns the last task of
+// each rank, graph.NoTask for a rank with nothing to do. Once a barrier's tasks are
+// done, all ranks have arrived.
 func (p *Plan) Add(b *graph.Builder, in, out []Buffer, after ...[]graph.TaskID) []graph.TaskID {
 	if p.native {
 		return p.addNative(b, in, out)
@@ -477,7 +478,7 @@ func (p *Plan) Graph() (*graph.Graph, error) {
 // InName and OutName are what Graph calls the data of a rank.
 func InName(rank int) string { return fmt.Sprintf("in %d", rank) }
 
-// OutName is what Graph calls the result of a rank.
+// OutName returns the name that Graph gives to a rank's result.
 func OutName(rank int) string { return fmt.Sprintf("out %d", rank) }
 
 // elementBytes is the size of an element; tokens of a barrier are int32.
@@ -488,8 +489,8 @@ func (s *Spec) elementBytes() int64 {
 	return s.Type.Size()
 }
 
-// streamBytes is how much an operation must move for its results to be written
-// past the caches: more than a core finds there again.
+// streamBytes is the number of bytes moved from which an operation writes its results
+// past the caches: a core would not find more than this there again.
 const streamBytes = 32 << 20
 
 // task is a step without its uses.

@@ -108,7 +108,7 @@ type costTable struct {
 	takes    map[taskKey]time.Duration
 }
 
-// taskKey is what the time of a step depends on.
+// taskKey holds everything that the time of a step depends on.
 type taskKey struct {
 	on                 machine.DeviceID
 	elements           int64
@@ -161,7 +161,7 @@ func (w *costTable) predict(p *Plan) time.Duration {
 	compute, in, out, sent := make([]time.Duration, n), make([]time.Duration, n), make([]time.Duration, n), make([]time.Duration, n)
 	busy := make([]time.Duration, len(w.m.Resources))
 	size := p.Spec.elementBytes()
-	// Where things are and since when: those of ranks from the start.
+	// When and where each value was made; the input of a rank is there from the start.
 	type made struct {
 		at time.Duration
 		on machine.DeviceID

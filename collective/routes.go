@@ -44,7 +44,7 @@ func (a *algorithm) behind(t *topology) []int {
 	return []int{0, 1}
 }
 
-// topology is what routes depend on, in ranks.
+// topology holds what routes depend on. Its numbers are ranks.
 type topology struct {
 	n      int
 	ring   []int   // ranks in the order of the best ring

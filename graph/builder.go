@@ -117,8 +117,8 @@ func (b *Builder) Data(d Data) DataID {
 	return id
 }
 
-// checkElems reports what is wrong with the type, the shape and the mark of data, and fills
-// in the bytes that follow from them.
+// checkElems checks the type, shape and mark of data, and sets Bytes where type and shape determine
+// it.
 func (b *Builder) checkElems(d *Data) {
 	d.Shape = slices.Clone(d.Shape)
 	bytes, ok := d.Elem.Bytes(d.Shape)
@@ -272,7 +272,7 @@ func (b *Builder) combine(r *reduction) {
 	add(Use{Data: r.into.Data, Offset: r.into.Offset, Bytes: r.into.Bytes, Access: ReadWrite}, parts)
 }
 
-// checkTask reports what is wrong with a task alone and fills in defaults.
+// checkTask checks a task by itself and fills in defaults.
 func (b *Builder) checkTask(t *Task) {
 	if len(t.Steps) == 0 {
 		b.fail(fmt.Errorf("%s: %w: no steps", b.where(t), ErrKernel))
@@ -440,7 +440,7 @@ func (b *Builder) checkUnlaunched(t *Task, step int) {
 	}
 }
 
-// checkArgs reports what is wrong with a step's choice of arguments.
+// checkArgs checks a step's choice of arguments.
 func (b *Builder) checkArgs(t *Task, step int) {
 	args, most := t.Steps[step].Args, len(t.Uses)
 	if args != nil && t.Gang > 1 {

@@ -45,7 +45,7 @@ func ElemOf(name string) (Elem, bool) {
 	return "", false
 }
 
-// Short returns the short name, such as f4, and "" for what is no type.
+// Short returns the short name, such as f4, or "" if e is not a type.
 func (e Elem) Short() string {
 	for _, x := range elems {
 		if x.elem == e {
@@ -55,7 +55,7 @@ func (e Elem) Short() string {
 	return ""
 }
 
-// Size returns the bytes of an element, 0 for what is no type.
+// Size returns the size of an element in bytes, or 0 if e is not a type.
 func (e Elem) Size() int64 {
 	short := e.Short()
 	if short == "" {

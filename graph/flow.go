@@ -19,7 +19,7 @@ type Flow struct {
 	Pred []int32
 	Succ []int32
 
-	// PieceOff says where the pieces of data begin: those of d are
+	// PieceOff holds the index of each data's first piece: data d has the pieces
 	// Pieces[PieceOff[d]:PieceOff[d+1]], ascending.
 	PieceOff []int32
 	Pieces   []Piece
@@ -57,9 +57,9 @@ type Flow struct {
 	Workspace int64
 }
 
-// Row is where a task's order and uses begin, and its shape. A Plain task is of
-// the commonest kind: a few uses of one piece each, which either read or write
-// for the first time (FlowUse.First), one device, no workspace.
+// Row holds the indices at which a task's lists begin, and its shape. A Plain task is of the
+// commonest kind: a few uses of one piece each, which either read or write for the first time
+// (FlowUse.First), one device, no workspace.
 type Row struct {
 	Pred, Succ, Use int32
 	Shape           int32

@@ -9,8 +9,8 @@ import (
 type Fusion struct {
 	// From is the least number of steps of a fused task, Upto the largest.
 	From, Upto int
-	// Bytes is the most memory a fused task may use: its buffers are on the device
-	// at the same time, where those of separate tasks follow one another.
+	// Bytes is the most memory that a fused task may use. All its buffers are on the
+	// device at the same time, whereas separate tasks need theirs one after another.
 	Bytes int64
 	// Takes predicts a task. Tasks longer than Short are not fused, and a fused task
 	// takes no longer than Long: it is retried as a whole, and on one device.
@@ -195,9 +195,9 @@ func (f *fuser) add(u *fusedTask, id TaskID) bool {
 	return u.bytes+u.workspace <= f.how.Bytes && u.params <= fusedParams
 }
 
-// merge adds a use to those of tasks before and returns which one it is. It returns
-// nil where it shares bytes with another and one of them writes: both would have to
-// lie in one buffer.
+// merge adds a use to the uses of the tasks before and returns its index. It returns
+// nil if the use shares bytes with a different slice and one of the two writes: both
+// would have to lie in one buffer.
 func merge(uses []Use, u Use) ([]Use, int) {
 	at := -1
 	for i := range uses {

@@ -49,11 +49,10 @@ const (
 	Write
 	// ReadWrite updates the slice.
 	ReadWrite
-	// Reduce contributes to the slice. The kernel writes its contribution into
-	// a buffer of its own; weft combines the contributions with the data's
-	// Combine kernel in a fixed tree over task order, so contributors run in
-	// parallel and the result is the same bytes on any number of devices. It
-	// adds to what is there, so the slice must have a value to start from.
+	// Reduce contributes to the slice. The kernel writes its contribution into a buffer of its
+	// own; weft combines the contributions with the data's Combine kernel in a fixed tree over
+	// task order, so contributors run in parallel and the result is the same bytes on any number
+	// of devices. The result is added to the slice's value, so the slice must have one before.
 	Reduce
 )
 
@@ -165,8 +164,8 @@ type Impl struct {
 	Arch    string // for PTX the oldest architecture it runs on, as "sm_75"
 	Entry   string
 	Source  []byte
-	// File names the file that has the source, for package model, which reads it into
-	// Source. Devices run what is in Source.
+	// File names the file with the source. Package model reads it into Source, which is what
+	// devices run.
 	File string
 	// Per is the number of items of the step's grid, in each dimension, that one block of
 	// a GPU launch or one item of a Go function's range covers: 0 means one,

@@ -48,19 +48,18 @@ type Resolver func(name string) *Kernel
 //	  ]
 //	}
 //
-// Data has name, bytes, dtype ("float32" or "f4", …), shape (a list), durability
-// (versioned, mirrored, volatile), input, output, combine, tolerance (a number or "same
-// bytes"), secret, and weights, the name of the file with its value, which makes it an input. Where there are dtype and shape, bytes may
-// be left out. A kernel has a name and impls of dialect, arch, entry, per, block,
-// shared_bytes, and source (text), source_base64 or file, the name of a file: .cu, .ptx,
-// .spv or .comp, which stands for the dialect as well. Decode reads no files; package
-// model does. A task has name, uses (data, offset, bytes, access, rank), after, ops,
-// work_bytes, unit, workspace, priority, timeout ("5ms" or "none"), hint, only, retries,
-// gang, and either steps or, for a single step, the step's fields themselves: kernel,
-// grid, block, cluster (a number or up to three), shared_bytes, cooperative, params, args
-// (numbers of uses). A step must state its grid, the number of items, but for kernels that
-// have none: those of dialect abstract or library. What else is left out has the zero value
-// of the Go type it stands for.
+// Data has name, bytes, dtype ("float32" or "f4", …), shape (a list), durability (versioned,
+// mirrored, volatile), input, output, combine, tolerance (a number or "same bytes"), secret,
+// and weights. weights names the file with its value, which makes it an input. With dtype and
+// shape, bytes may be left out. A kernel has a name and impls of dialect, arch, entry, per,
+// block, shared_bytes, and source (text), source_base64 or file, the name of a file: .cu, .ptx,
+// .spv or .comp, which implies the dialect. Decode reads no files; package model does. A task
+// has name, uses (data, offset, bytes, access, rank), after, ops, work_bytes, unit, workspace,
+// priority, timeout ("5ms" or "none"), hint, only, retries, gang, and either steps or, for a
+// single step, the step's fields themselves: kernel, grid, block, cluster (a number or up to
+// three), shared_bytes, cooperative, params, args (numbers of uses). A step must state its
+// grid, the number of items, unless its kernel has none: dialects abstract and library. Every
+// other field that is left out has the zero value of its Go type.
 //
 // The params of a step are base64, or a list of {"type": number} or {"type": [numbers]}
 // for the fields of a structure that Pack takes, as [{"int": [64, 48]}, {"float32": 0.5}].

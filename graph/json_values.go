@@ -130,7 +130,7 @@ func (d *decoder) base64(f text.Field) []byte {
 	return b
 }
 
-// dims reads a number or a list of up to three; what is left out is 1.
+// dims reads a number or a list of up to three; missing dimensions are 1.
 func (d *decoder) dims(f text.Field) [3]uint32 {
 	dims := [3]uint32{1, 1, 1}
 	list, ok := f.Value.V.([]text.Value)

@@ -220,8 +220,8 @@ func Declare(name string, params any) (string, error) {
 	return fmt.Sprintf("struct %s {%s };", name, out.String()), nil
 }
 
-// With returns the step with parameters, a structure that Pack takes. Build reports
-// what is wrong with them.
+// With returns the step with parameters, a structure that Pack takes. Build reports parameters
+// that Pack refused.
 func (s Step) With(params any) Step {
 	s.Params, s.wrong = Pack(params)
 	return s

@@ -60,10 +60,10 @@ func (c *Crowd) Share(d DeviceID) float64 {
 	return min(1, float64(c.Takes[slices.Index(c.Devices, d)])/float64(c.Cores))
 }
 
-// Contention records when the devices of crowds compute, and computes from that what
-// an execution would have taken with the cores to itself. A cost model learns that
-// time, because which devices compute beside a task differs from run to run. A nil
-// Contention is one without crowds.
+// Contention records when the devices of crowds compute, and derives from that how
+// long an execution would have taken with the cores to itself. Cost models learn
+// that time, because the devices that compute at the same time differ from run to
+// run. A nil Contention is one without crowds.
 type Contention struct {
 	crowds []Crowd
 	of     []int32 // crowd of each device, -1 for none

@@ -37,15 +37,14 @@ const maxLanes = 255
 //	  ]
 //	}
 //
-// Sizes, rates and times are text with a unit, or a plain number of bytes,
-// bytes or operations per second, nanoseconds, or watts. The host's power is what the
-// machine draws beside its devices, the budget what its supply allows. An entry of devices
-// or resources with a count stands for name:0, name:1 and so on. A resource has a
-// rate, or "cores" that devices share. The ends of a
-// link are a device ("cuda:0"), "host", a range ("cuda:0-3") or all devices
-// counted under a name ("cuda"); every pair is joined once. In a link's
-// resources {a} and {b} stand for the position of its ends among the devices,
-// so that "nvlink:{a}" names what one device's links share.
+// Sizes, rates and times are text with a unit, or a plain number of bytes, bytes or
+// operations per second, nanoseconds, or watts. The host's power is that of the machine
+// without its devices; the budget is the power that its supply allows. An entry of devices
+// or resources with a count stands for name:0, name:1 and so on. A resource has a rate, or
+// "cores" that devices share. Each end of a link is a device ("cuda:0"), "host", a range
+// ("cuda:0-3") or all devices counted under a name ("cuda"); every pair is joined once. In
+// a link's resources {a} and {b} stand for the position of its ends among the devices, so
+// that "nvlink:{a}" names a resource shared by the links of one device.
 func Decode(src []byte) (*Machine, error) {
 	root, line, err := text.ParseJSON(src)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// dialects lists what devices of a backend can run that do not say it themselves
-// (Device.Dialects), as those of machine files.
+// dialects lists by backend what devices can run that do not say it themselves in
+// Device.Dialects, such as the devices of machine files.
 var dialects = map[string][]graph.Dialect{
 	"cpu":    {graph.Go},
 	"cuda":   {graph.PTX, graph.CUDAC, graph.Library},

@@ -29,9 +29,9 @@ const (
 	// count for it: a factor of two. maxNear is the most that count on either side.
 	nearReach = math.Ln2
 	maxNear   = 16
-	// copyReach is the distance of two sizes, as a logarithm, over which the weight of a
-	// copy of the one for the other falls to 1/e: a factor of four. maxAlike is the number of
-	// last copies within it that count, and maxLast that of all copies kept of a path.
+	// copyReach is the distance of two copy sizes, as a logarithm, at which the weight of one
+	// for predicting the other is 1/e: a factor of four. maxAlike is the number of the last
+	// copies within copyReach that count, maxLast the number of all copies kept of a path.
 	copyReach = math.Ln2 * 2
 	maxAlike  = 24
 	maxLast   = 4 * maxAlike
@@ -42,23 +42,21 @@ const (
 	epochShift = 0.05
 )
 
-// History predicts from what was measured and asks another model where nothing
-// was. For every sequence of kernels, kind of device, unit and gang size it
-// keeps a line through log time over log size, where a task's size is its
-// operations plus its bytes (plus one): only that the size grows with the work
-// matters, the exponent is fitted. For sizes seen at least three times the mean
-// of their last runs answers instead of the line, the very first left out, since
-// it touches fresh memory and cold code; for sizes close to such ones their
-// neighbours do, since no kernel follows a line exactly. Outside the sizes seen
-// the closest one and the model underneath answer together.
+// History predicts from measurements, and asks another model where there are none. For every
+// sequence of kernels, kind of device, unit and gang size it keeps a line through log time
+// over log size. A task's size is its operations plus its bytes plus one: only that the size
+// grows with the work matters, since the exponent is fitted. A size seen at least three times
+// is predicted by the mean of its last runs instead of the line, without the very first,
+// which touches fresh memory and cold code. A size close to such sizes is predicted by them,
+// since no kernel follows a line exactly. A size outside the range seen is predicted by the
+// closest size and the model underneath together.
 //
-// Devices that are alike (equal kind, backend, model, architecture, memory and
-// cores) share what is learned, so devices of one class keep costing the same.
-// Copies learn a correction to the model underneath, by path: what is usual for the last
-// ones of about their size. Whole graphs learn a
-// correction to what simulating them says, by the kernels they are made of: what
-// handing work over, waking threads and being disturbed add up to. What the last runs of
-// some work took on some of the devices is kept as it was, to choose between devices.
+// Devices that are alike (equal kind, backend, model, architecture, memory and cores) share
+// what is learned, so devices of one class keep costing the same. Copies learn a correction
+// to the model underneath for each path: the usual one of the last copies of about their
+// size. Whole graphs learn a correction to their simulated time, by the kernels they are made
+// of: it covers handing over work, waking threads and disturbances. The durations of the last
+// runs of a piece of work on a set of devices are kept unchanged, to choose between devices.
 //
 // A History is bounded: shapes not seen for longest are dropped.
 type History struct {
@@ -159,10 +157,10 @@ func (h *History) Task(t *graph.Task, on DeviceID) Estimate {
 	return h.base.Task(t, on)
 }
 
-// beyond predicts a size outside the range seen, from the closest one seen. How
-// much longer it takes the line says as far as samples of different sizes stand
-// behind its slope, and the model underneath as far as not. That model also says
-// what is too short to be true, since another limit takes over sooner or later.
+// beyond predicts a size outside the range seen, from the closest size seen. The ratio of the
+// two comes from the line as far as samples of different sizes support its slope, and from
+// the model underneath for the rest. That model also bounds the prediction from below, since
+// another limit takes over sooner or later.
 func (h *History) beyond(m *keyModel, t *graph.Task, on DeviceID) Estimate {
 	x := taskSize(t.Work.Ops, t.Work.Bytes)
 	at, _ := m.find(t.Work.Ops, t.Work.Bytes)
@@ -248,9 +246,9 @@ func (h *History) ObserveCopy(bytes int64, from, to DeviceID, took time.Duration
 	h.learnCopy(m, float64(bytes), math.Log(float64(took)/float64(base)), math.Log(float64(before)/float64(base)))
 }
 
-// Graph returns how many times longer than simulated graphs of a make take, by
-// those of about this size, and how many of them there were. Until there are
-// many it is held back towards 1.
+// Graph returns how many times longer than simulated the graphs of a make take, as learned
+// from those of about this size, and the number of such graphs. While there are few, the
+// factor is held back towards 1.
 func (h *History) Graph(made string, size float64) (factor float64, samples int) {
 	m := h.graphs[made]
 	if m == nil {

@@ -154,7 +154,7 @@ func (s *savedModel) model() (*keyModel, error) {
 		live := shape{ops: x.Ops, bytes: x.Bytes, last: x.Last, fit: x.Fit, recent: x.Recent}
 		live.settle()
 		m.refresh(&live)
-		// Load moves the epoch, so callers know what is known now.
+		// Load moves the epoch, so callers already know this answer.
 		if y, ok := m.says(&live); ok {
 			live.told = y
 		}

@@ -33,8 +33,8 @@ type modelID struct {
 	LatencyNS float64 `json:"latency_ns,omitempty"`
 }
 
-// copyTime is what a copy took: the logarithms of its size, and of how many times longer than
-// the model underneath says.
+// copyTime is one measured copy: the logarithm of its size, and the logarithm of its duration
+// over that predicted by the model underneath.
 type copyTime struct {
 	X float64 `json:"x"`
 	Y float64 `json:"y"`
@@ -65,7 +65,7 @@ func (m *keyModel) refresh(s *shape) {
 	s.answer.Own = int(s.fit.Seen)
 }
 
-// own is the line of a shape's runs, through what is usual for them.
+// own returns the line of a shape's runs, moved so that it goes through their usual time.
 func (m *keyModel) own(s *shape) fittedLine {
 	l := s.fit.line(m.prior)
 	l.my = s.usual
@@ -99,7 +99,8 @@ func (m *keyModel) near(x, ops, bytes float64) fittedLine {
 	return l
 }
 
-// keepCopy keeps a copy among the last, and the last of other sizes beside it.
+// keepCopy keeps a copy among the last ones. The oldest copy of about its size makes room, so
+// copies of other sizes stay.
 func (m *keyModel) keepCopy(c copyTime) {
 	alike, oldest := 0, 0
 	for i := len(m.last) - 1; i >= 0; i-- {
@@ -116,11 +117,11 @@ func (m *keyModel) keepCopy(c copyTime) {
 	m.last = append(m.last, c)
 }
 
-// usualCopy is the logarithm of how many times longer than the model underneath says copies of
-// a size take on a path: the median of its last copies, those of about the size counting
-// most, since the rate of a path hardly depends on it. So one that touches memory for the first
-// time, which takes many times longer than the next, does not count for copies of its
-// size, even where there were no others of it.
+// usualCopy returns the logarithm of the usual factor by which copies of a size on a path take
+// longer than the model underneath predicts: the median of its last copies, weighted by how
+// close their size is, since the rate of a path hardly depends on size. Because it is a median
+// over many sizes, a copy that touches memory for the first time, which takes many times longer
+// than the next, does not count even where it is the only one of its size.
 func (m *keyModel) usualCopy(bytes float64) float64 {
 	x := taskSize(0, bytes)
 	closest := math.Inf(1)
@@ -160,9 +161,8 @@ func (s *shape) note(y float64) {
 	s.settle()
 }
 
-// settle computes what is usual: the mean of the last samples, those far from
-// their median left out. What a task takes once in a while, because something
-// came between, is part of what many of them take; one wild sample is not.
+// settle computes the usual time of a shape: the mean of the last samples without those far
+// from their median. Delays that recur are part of it; a single wild sample is not.
 func (s *shape) settle() {
 	var sorted [maxRecent]float64
 	n := copy(sorted[:], s.recent)

@@ -46,8 +46,8 @@ type Rates struct {
 	Ops [graph.NumUnits]float64
 	// MemoryBPS is device memory bandwidth in bytes per second.
 	MemoryBPS float64
-	// LaunchNS is what starting an empty kernel costs among others, ReplyNS how
-	// long it takes from giving the device one until its end is known.
+	// LaunchNS is the cost of starting an empty kernel among others, ReplyNS the time from
+	// giving one to an idle device until its end is known.
 	LaunchNS float64
 	ReplyNS  float64
 }
@@ -167,8 +167,9 @@ type Machine struct {
 	HostBytes int64
 	// HostBPS is the bandwidth of a copy within host memory.
 	HostBPS float64
-	// HostWatts is the power that the machine draws at full load beside its devices: memory,
-	// drives, fans, losses. BudgetWatts is the power that its supply allows. 0 is unknown.
+	// HostWatts is the power of the machine at full load without its devices: memory,
+	// drives, fans, losses. BudgetWatts is the power that its supply allows. 0 means
+	// unknown.
 	HostWatts, BudgetWatts float64
 	// Storage and Network say what else is in the machine. Nothing is planned by them.
 	Storage []Storage
@@ -351,7 +352,7 @@ func (m *Machine) check() (entry, error) {
 	return entry{}, nil
 }
 
-// checkEquipment reports what is wrong with power, storage and network.
+// checkEquipment checks power, storage and network.
 func (m *Machine) checkEquipment() (entry, error) {
 	if badRate(m.HostWatts) || badRate(m.BudgetWatts) {
 		return entry{list: inMachine}, fmt.Errorf("bad power %v of the host or budget %v", m.HostWatts, m.BudgetWatts)
@@ -378,7 +379,7 @@ func (m *Machine) checkEquipment() (entry, error) {
 	return entry{}, nil
 }
 
-// check reports what is wrong with a device by itself.
+// check checks a device by itself.
 func (d *Device) check() error {
 	// Device lists join names with commas and people type them, so no blanks.
 	unprintable := func(r rune) bool { return r == ',' || unicode.IsSpace(r) || !unicode.IsPrint(r) }

@@ -131,12 +131,12 @@ func (r *routes) path(from, to DeviceID) route {
 	return route{[2]int{best.link}, 1, best.bps, best.latencyNS}
 }
 
-// Path returns the links a large copy takes, in order: the widest way, of
-// equally wide ones the one with the lowest latency, either a direct link or
-// through the host. The rate is that of the link or the narrowest resource on
-// it, without other copies; through the host a copy is made twice, one
-// after the other, so times and latencies add up. Within one memory there are
-// no hops and the rate is infinite; without a path the rate is 0.
+// Path returns the links of a large copy, in order: the route with the highest
+// rate, of equally fast ones that with the lowest latency. A route is one direct
+// link or leads through the host. bps is the rate of the link or its narrowest
+// resource, without other copies; through the host a copy is made twice, one after
+// the other, so times and latencies add up. Within one memory there are no hops and
+// the rate is infinite; without a path the rate is 0.
 //
 // Path looks at every link of the machine; a Roofline keeps the answers.
 func (m *Machine) Path(from, to DeviceID) (hops []int, bps, latencyNS float64) {
@@ -195,10 +195,10 @@ const (
 	byMemory
 )
 
-// Groups returns the devices by closeness, every device in one group: those
-// that share a memory, else a GPU fabric, else a PCIe switch, else a direct
-// link, else a host. A device belongs with those closest to it, so a CPU beside
-// GPUs on a fabric is a group of its own. Groups and their devices ascend.
+// Groups divides the devices by closeness: devices that share a memory, else a GPU
+// fabric, else a PCIe switch, else a direct link, else a host. Every device is in
+// the group of the devices closest to it, so the CPU of a machine whose GPUs share
+// a fabric is a group of its own. Groups and their devices ascend.
 //
 // Devices are on one switch when links of kind PCIeSwitch join them, or join
 // them to the host and share a resource.

@@ -16,7 +16,8 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// ErrArray is wrapped by the errors of what is no array, or none of a kind that is read.
+// ErrArray is wrapped by errors about files that hold no array, or one of an unsupported
+// kind.
 var ErrArray = errors.New("bad array")
 
 // Array is numbers of one type in C order: the last dimension varies fastest. An array
@@ -27,7 +28,7 @@ type Array struct {
 	Bytes []byte  // little-endian, aligned for the elements
 }
 
-// Element is what the elements of an array are in Go. There is no float16; its bits are
+// Element lists the Go types of the elements of an array. Go has no float16; its bits are
 // bound as uint16.
 type Element interface {
 	~float32 | ~float64 | ~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~bool
@@ -151,7 +152,7 @@ func parseHeader(src []byte) (a *Array, rest []byte, err error) {
 	return a, rest[length:], nil
 }
 
-// header is what remains to be read of a header: a dictionary of three fields, in any
+// header is the unread rest of an array's header: a dictionary of three fields, in any
 // order, as Python writes it.
 type header struct{ rest string }
 

@@ -37,8 +37,8 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// Dir is the files below a folder, for Load. Paths that lead out of it or over a link, and
-// what is no regular file, are refused. The folder itself may be a link.
+// Dir returns the files below a folder, for Load. It refuses paths that lead out of the
+// folder or over a link, and anything but regular files. The folder itself may be a link.
 func Dir(folder string) fs.FS {
 	absolute, err := filepath.Abs(folder)
 	return dir{absolute, err}
@@ -82,7 +82,7 @@ type Port struct {
 	Input, Output bool
 }
 
-// String returns the name and what is known of the elements, as "x float32 [2 3]".
+// String returns the name with type and shape as far as known, as "x float32 [2 3]".
 func (p Port) String() string {
 	switch {
 	case p.Shape != nil:
@@ -170,8 +170,8 @@ func (m *Model) measure(limit int64) error {
 	return add(largest)
 }
 
-// readSources reads the files of kernels. The graph was decoded for this model alone:
-// nobody else has seen its kernels.
+// readSources reads the files of kernels. The graph was decoded for this model alone, so
+// its kernels can be changed.
 func (m *Model) readSources(limit int64) error {
 	have := make(map[string][]byte)
 	for _, k := range m.graph.Kernels() {
@@ -286,7 +286,7 @@ func (p Port) fits(elem graph.Elem, shape []int64, bytes int64) error {
 	return nil
 }
 
-// inFile puts a file in front of what is wrong with it.
+// inFile prefixes an error with the name of its file.
 func inFile(file string, err error) error {
 	return fmt.Errorf("%s: %w", file, err)
 }

@@ -62,8 +62,8 @@ type learned struct {
 }
 
 const (
-	// minOutcomes is the number of outcomes from which a row is used, minValue
-	// that of a value.
+	// minOutcomes is the number of outcomes from which a row is used, minValue the number
+	// from which a value is.
 	minOutcomes = 8
 	minValue    = 16
 	// forget is the weight of a new measurement in a moving average.

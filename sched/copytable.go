@@ -6,8 +6,9 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// copyTable holds the predicted durations of copies by size and by both ends, and the
-// resources they share. Memories are numbered here: 0 is the host's, 1 + d that of device d.
+// copyTable holds the predicted durations of copies by size, source and destination, and the
+// resources they share. Memories are numbered: 0 is host memory, 1 + d the memory of device
+// d.
 type copyTable struct {
 	n      int32           // memories
 	sizes  []int64         // bytes of each row

@@ -43,7 +43,7 @@ type guard struct {
 	more    []Placement
 }
 
-// complain reports the first mistake; those of a policy are all alike.
+// complain reports the first mistake only: a policy's mistakes are all alike.
 func (g *guard) complain(err error) {
 	if !g.warned {
 		g.warned = true
@@ -51,7 +51,7 @@ func (g *guard) complain(err error) {
 	}
 }
 
-// Place has the policy place tasks and keeps what is right of it.
+// Place lets the policy place tasks and keeps the valid placements.
 func (g *guard) Place(v *Situation, out []Placement) []Placement {
 	n := len(v.Tasks)
 	kept := len(out)

@@ -11,12 +11,15 @@ import (
 // index finds the class of devices that is done first with a task where many classes differ,
 // without a look at each. Classes whose devices are nearly alike for a task stand next to each
 // other, and over them a tree has the least of each part: when its first device is free, and
-// what the task costs there. No device of a part is done before the sum of both, so parts whose
-// sum is later than an offer at hand are passed over: of n devices that are about as busy as each
-// other, those looked at are in the order of √n. The answer is that of trying every class.
+// index finds the class of devices that finishes a task first where many classes differ, without
+// looking at each. Classes with nearly equal costs for a task stand next to each other in an
+// order, and a tree over the order holds for each part the earliest time at which a device is
+// free and the lowest cost of the task. No device of a part finishes before the sum of both, so
+// parts whose sum is later than the best offer so far are skipped: of n devices that are about
+// equally busy, the search looks at about √n. The result equals that of trying every class.
 //
-// What is near for one task is not for another, one bound by memory and one by computing. So
-// there are several orders, and what tasks cost is kept for the costs met last.
+// Neighbours for a task bound by memory differ for a task bound by computing. So there are
+// several orders, and the costs met last are kept.
 type index struct {
 	orders []*order
 	known  []costs // by Ready.CostID
@@ -32,7 +35,7 @@ type order struct {
 	least []machine.DeviceID
 }
 
-// costs is what a task costs, by nodes of an order: the least of each, never where it cannot run.
+// costs holds for each node of an order the lowest cost of a task below it, or never.
 type costs struct {
 	id    uint64
 	cost  []time.Duration // what it was made from
@@ -44,8 +47,8 @@ const (
 	// indexFrom is the number of classes from which on the index is used. With fewer, trying
 	// each takes less than 2 µs.
 	indexFrom = 64
-	// maxOrders and maxKnown bound what is kept: of 10,000 classes an order takes 0.4 MB, and
-	// the costs of a shape 0.16 MB.
+	// maxOrders and maxKnown bound the memory of an index: with 10,000 classes an order takes 0.4
+	// MB, and the costs of a shape 0.16 MB.
 	maxOrders = 4
 	maxKnown  = 32
 	// alikeBlock is the number of neighbours whose costs are compared to judge an order, and

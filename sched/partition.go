@@ -75,8 +75,7 @@ type Partition struct {
 	// Ranges has one range for each share; they cover the extent, do not
 	// overlap and may be empty.
 	Ranges []Range
-	// Completion is when the last share is predicted to be done, transfers
-	// and latencies included.
+	// Completion is the predicted end of the last share, with transfers and latencies.
 	Completion time.Duration
 	// Balance is the mean of the predicted times of all shares that have a
 	// rate over the largest: 1 is perfect, and on equal devices it is the
@@ -84,8 +83,8 @@ type Partition struct {
 	Balance float64
 	// BytesMoved is the number of bytes copied to devices and back.
 	BytesMoved int64
-	// Choice is what decided between one device and several, nil where the
-	// partitioner did not compare them, and Why the same in words.
+	// Choice compares one device with several, nil where the partitioner did not compare
+	// them. Why is the same in words.
 	Choice *Choice
 	Why    string
 }
@@ -137,9 +136,8 @@ func check(p Items, shares []Share) error {
 	return nil
 }
 
-// CheckPartition reports what is wrong with how a partitioner cut items: there must be a
-// range for each share, and together they must cover the extent in order, on aligned
-// boundaries.
+// CheckPartition returns an error unless part has one range for each share and the ranges
+// cover the extent in order, on aligned boundaries.
 func CheckPartition(p Items, shares []Share, part Partition) error {
 	if len(part.Ranges) != len(shares) {
 		return fmt.Errorf("%w: the partitioner made %s for %s", ErrItems, text.Count(len(part.Ranges), "range"), text.Count(len(shares), "device"))

@@ -35,13 +35,13 @@ type Run struct {
 	ID   int32 // its number, as Ready.Run has it
 	Now  time.Duration
 	Flow *graph.Flow
-	// Devices are those of a Situation.
+	// Devices are as in a Situation.
 	Devices []Device
 	// Costs are by shape and device class, negative where a task cannot run.
 	Costs [][]time.Duration
 	// At says, by initial value, whose memory holds it.
 	At []machine.DeviceID
-	// Workspace is the most any task needs beside its data.
+	// Workspace is the largest workspace of a task.
 	Workspace int64
 	// Depth and Ahead are how many tasks a device is given in advance, and for how
 	// long a time.

@@ -56,9 +56,9 @@ func (p *priority) Place(v *Situation, out []Placement) []Placement {
 	return out
 }
 
-// choose returns the offer taken and the earliest one. Only urgent tasks,
-// those of positive priority, wait for the most capable device. Of each class
-// the device that is free first stands for all.
+// choose returns the offer to take and the earliest one. Only urgent tasks, with positive
+// priority, wait for the most capable device. The device of a class that is free first
+// stands for all of the class.
 func (p *priority) choose(v *Situation, i int) (taken, first offer) {
 	t := &v.Tasks[i]
 	taken, first = p.finish.choose(v, t)

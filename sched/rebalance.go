@@ -76,8 +76,8 @@ func (o RebalanceOptions) withDefaults() RebalanceOptions {
 	return o
 }
 
-// Uneven reports whether devices differ by enough for Rebalance to act, which does
-// not depend on what is queued.
+// Uneven reports whether the devices' loads differ enough for Rebalance to act. It
+// does not look at queued tasks.
 func Uneven(loads []Load, o RebalanceOptions) bool {
 	o = o.withDefaults()
 	if len(loads) < 2 || o.Last > 0 && o.Now-o.Last < o.MinInterval {

@@ -175,7 +175,7 @@ func (r *rehearsal) reset() {
 	}
 }
 
-// issue places what is ready and gives devices what they may be given.
+// issue places ready tasks and issues queued tasks to devices with room.
 func (r *rehearsal) issue() {
 	for more := true; more && !r.failed; {
 		for len(r.ready) > 0 && !r.failed {
@@ -239,7 +239,7 @@ func (r *rehearsal) runs(t, d int32) time.Duration {
 	return r.cost[r.of.Flow.Rows[t].Shape*r.devices+d]
 }
 
-// inputsAt is when the predecessors of t are predicted to have ended.
+// inputsAt returns the predicted end of the last predecessor of t.
 func (r *rehearsal) inputsAt(t int32) time.Duration {
 	at := r.now
 	for _, p := range r.of.Flow.Preds(graph.TaskID(t)) {

@@ -48,7 +48,7 @@ type Explainer interface {
 type Placement struct {
 	Task   int32 // index into Situation.Tasks
 	Device machine.DeviceID
-	// Finish is when the task is predicted to be done there.
+	// Finish is the predicted end of the task on the device.
 	Finish time.Duration
 }
 
@@ -93,7 +93,7 @@ type Ready struct {
 	Ops      float64
 	Bytes    float64
 	Priority int
-	// InputsAt is when the last predecessor is predicted to end.
+	// InputsAt is the predicted end of the last predecessor.
 	InputsAt time.Duration
 	// Cost is its predicted time by device class, negative where it cannot run.
 	Cost []time.Duration
@@ -135,18 +135,17 @@ type Device struct {
 	Accepts bool
 	// HostMemory devices read and write host memory without copies.
 	HostMemory bool
-	// FreeAt is when all work placed on it is predicted to be done, or for a
-	// device in a crowd as much of the crowd's work as takes all its cores.
-	// Place must update it (Situation.Assign does) so that later tasks of the round
-	// see it.
+	// FreeAt is the predicted end of all work placed on the device. For a device in a crowd it is
+	// the predicted end of as much of the crowd's work as takes all its cores. Place must update
+	// it (Situation.Assign does) so that later tasks of the round see it.
 	FreeAt time.Duration
 	Queued int32 // tasks placed and not finished
 	// Team is the number of its lanes that work on tasks together
 	// (machine.Device.TeamSize), 0 where tasks run one after another.
 	Team int32
-	// CapBytes is the part of its memory that may be used. FreeBytes is the part of CapBytes that is free
-	// now, negative in a memory that shrank; of a HostMemory device it is all, since
-	// host memory is shared (Situation.Free).
+	// CapBytes is the part of its memory that may be used, FreeBytes the part of CapBytes that is
+	// free now: negative in a memory that shrank, everything on a HostMemory device, since host
+	// memory is shared (Situation.Free).
 	FreeBytes, CapBytes int64
 	// Util is the part of it that others than this engine used when last sampled, 0 to
 	// 1; Load is a moving average of all that was used.

@@ -90,9 +90,9 @@ func (mo *causeGraph) segments(d int, list []int32, buf []edge, yield func(s sta
 	return edges
 }
 
-// unionLanes returns the time that the lanes of a device computed, all together. Executions
-// that overlap on one lane count once; one that takes several lanes counts for each, as
-// far as the device has so many: on a team, wide ones leave lanes to those beside them.
+// unionLanes returns the computing time summed over the lanes of a device. Executions that
+// overlap on one lane count once. One that takes several lanes counts for each, up to the
+// number of lanes of the device: a wide task of a team shares lanes with others.
 func (mo *causeGraph) unionLanes(d int, list []int32) time.Duration {
 	var until [256]time.Duration
 	for k := range until {

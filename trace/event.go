@@ -79,13 +79,13 @@ type Event struct {
 	// Task is the task meant, -1 where none is; for a Copy, the task whose
 	// input it brings.
 	Task graph.TaskID
-	// Ready is when the task's predecessors were all issued, Issued when it
-	// was given to the device, Start when it could begin and did, End when it
-	// ended.
+	// Ready is the time at which all predecessors were issued, Issued the time at
+	// which the device was given the task. Start and End bound its execution.
 	Ready, Issued, Start, End time.Duration
-	// InputsAt is when the last of its inputs was there (copies included); for
-	// a Copy, when what it copies was. It equals the End of the event that
-	// brought it, by which the analysis finds causes it is not told.
+	// InputsAt is the time at which the last input had arrived, copies included;
+	// for a Copy, the time at which its source was complete. It equals the End of
+	// the event that brought it: the analysis finds causes by this where it is
+	// given none.
 	InputsAt  time.Duration
 	Predicted time.Duration
 	Bytes     int64

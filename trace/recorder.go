@@ -106,8 +106,8 @@ func (r *Recorder) overwritten() uint64 {
 	return r.before + uint64(r.at) - uint64(r.max)
 }
 
-// Events returns a copy of what is kept, those with a duration by their end and
-// the others by their start. After drops it holds an event of kind Missing.
+// Events returns a copy of the recorded events, ordered by end if they have a duration and
+// by start otherwise. If events were overwritten, there is one of kind Missing.
 func (r *Recorder) Events() []Event {
 	if r == nil {
 		return nil

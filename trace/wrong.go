@@ -14,8 +14,9 @@ type WrongResult struct {
 	Device    string
 	Against   []string
 	Undecided bool `json:",omitempty"`
-	// Data and Byte say where the first difference is, Got and Want what is there of the
-	// device and of the first one of Against; of secret data (graph.Data.Secret) they tell no bytes.
+	// Data and Byte locate the first difference, Got and Want show it: the value of the device
+	// and that of the first entry of Against. Of secret data (graph.Data.Secret) no bytes
+	// appear.
 	Data      string
 	Byte      int64
 	Got, Want string

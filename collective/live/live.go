@@ -52,10 +52,10 @@ type Options struct {
 	// Devices are the names of the devices in the order of ranks; empty means
 	// all of the runtime. A name may be there more than once.
 	Devices []string
-	// Algorithm is one of collective.Algorithms, or empty: then the devices' own
-	// library does it where they have one for it (collective.Native), the calling
-	// goroutine what is small and in host memory (collective.Inline), and else the
-	// algorithm predicted to be done first at each size.
+	// Algorithm is one of collective.Algorithms, or empty. If empty, the devices' own
+	// library runs the operation where they have one (collective.Native), the calling
+	// goroutine runs small operations in host memory (collective.Inline), and for all
+	// others the algorithm with the earliest predicted end is chosen for each size.
 	Algorithm string
 	// Exact asks for folds in the order of ranks.
 	Exact bool
@@ -85,7 +85,7 @@ type Group struct {
 	failure error      // the last of them
 }
 
-// key is what a plan depends on within a group.
+// key holds everything that a plan depends on within a group.
 type key struct {
 	op         collective.Op
 	count      int64
@@ -103,7 +103,8 @@ type ready struct {
 	ranks []int // of the group, for each of the plan
 }
 
-// keptPlans is how many plans are kept; past it all are made anew.
+// keptPlans is the number of plans that are kept. One more, and all are dropped and
+// made anew.
 const keptPlans = 256
 
 // New makes a group of devices of a runtime, which must have been opened with
@@ -136,9 +137,9 @@ func New(rt *weft.Runtime, o Options) (*Group, error) {
 // Size is the number of ranks.
 func (g *Group) Size() int { return len(g.devs) }
 
-// Plan works an operation out for the group without running it; its Explain
-// tells what would be done and why, if the operation is not done inline. Ranks,
-// Algorithm and Exact of the specification are those of the group.
+// Plan works an operation out for the group without running it. Its Explain says what
+// would be done and why, unless the operation is done inline. The group sets Ranks,
+// Algorithm and Exact of the specification.
 func (g *Group) Plan(s collective.Spec) (*collective.Plan, error) {
 	s.Ranks = g.devs
 	s = g.fill(s)
@@ -158,8 +159,8 @@ func (g *Group) Close() {
 	}
 }
 
-// maxFails is how often in a row the devices' own library may fail before it is
-// left alone.
+// maxFails is the number of failures in a row after which the devices' own library is
+// not used any more.
 const maxFails = 3
 
 // communicator returns what the devices have joined for an operation they could
@@ -220,14 +221,14 @@ func (g *Group) fill(s collective.Spec) collective.Spec {
 	return s
 }
 
-// Result is how an operation went.
+// Result describes a finished operation.
 type Result struct {
 	Report    *weft.Report // of the run that succeeded; nil when there was none, as for collective.Inline
 	Algorithm string
 	Lost      []string // devices that were lost or take no work, and done without
 }
 
-// Element is what vectors are made of.
+// Element lists the types of vector elements.
 type Element interface {
 	float32 | float64 | collective.Half | collective.BFloat | int32 | int64
 }
@@ -250,8 +251,8 @@ func typeOf[T Element]() collective.Type {
 	return collective.I64
 }
 
-// AllReduce folds vectors, in[r] being that of rank r, into every one of out.
-// All have the same length, and those of out must not overlap those of in. Like
+// AllReduce folds the vectors of all ranks, in[r] for rank r, into each vector of
+// out. All vectors have the same length, and none of out may overlap one of in. Like
 // all operations it ends early when ctx does, and out is then undefined.
 func AllReduce[T Element](ctx context.Context, g *Group, op collective.Fold, in, out [][]T) (Result, error) {
 	return do(ctx, g, collective.Spec{Op: collective.AllReduce, Fold: op, Count: longest(in)}, in, out)
@@ -553,9 +554,9 @@ func (g *Group) without(s *collective.Spec, res *Result) error {
 	return nil
 }
 
-// watchEvery is how often a run that takes long is looked after. A device that
-// is lost holds a run up until its recovery has been given up, which takes
-// seconds; the others need not wait for that.
+// watchEvery is the interval at which a running operation is checked for lost
+// devices. A run waits for a lost device until its recovery is given up, which takes
+// seconds; the other devices need not wait that long.
 const watchEvery = 10 * time.Millisecond
 
 // errAgain ends a run of which a device was lost.

@@ -11,9 +11,9 @@ type Stats struct {
 	Op     collective.Op
 	Calls  int64 // that succeeded
 	Failed int64
-	// Bytes are those of one rank's whole vector, Took the time from the call to its
-	// return: sums over the calls that succeeded, then the least and the most of one.
-	// The sum over Calls is the mean; a barrier has no bytes.
+	// Bytes is the size of one rank's vector, Took the time from the call to its
+	// return: first their sums over the calls that succeeded, then the smallest and
+	// largest of one call. A sum divided by Calls is the mean. A barrier has no bytes.
 	Bytes, LeastBytes, MostBytes int64
 	Took, LeastTook, MostTook    time.Duration
 }

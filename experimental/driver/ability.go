@@ -132,10 +132,10 @@ type Stopper interface {
 }
 
 // Detacher lets an operation that does not end go on by itself, so that its lane is free
-// for others. Detach is called by the goroutine that submits. It returns false if the
-// operation has completed. Else what was given to the lane after it, up to upto, never
-// begins and is not heard of again; what is given next begins at once; and the operation
-// completes whenever it ends, out of turn. On the board all these count as failed.
+// for others. The goroutine that submits calls Detach, which returns false if the operation
+// has completed. Otherwise operations given to the lane after it, up to upto, never begin
+// and are never reported; the next one given begins at once; and the detached operation
+// completes out of order, whenever it ends. On the board all these count as failed.
 type Detacher interface {
 	Detach(op Wait, upto uint32) bool
 }
@@ -156,8 +156,8 @@ type Tuned struct {
 type Tuner interface {
 	// Tuning returns the decisions taken so far, in a fixed order.
 	Tuning() []Tuned
-	// Tune takes decisions of an earlier run; what is unknown to the device is
-	// ignored.
+	// Tune takes decisions of an earlier run. It ignores those that the device does not
+	// know.
 	Tune([]Tuned)
 }
 
@@ -172,9 +172,9 @@ type Joiner interface {
 	// Join returns when all ranks have joined, or with an error when ctx ends
 	// first: the device has left then.
 	Join(ctx context.Context, number uint64, id []byte, ranks, rank int) error
-	// Leave ends a communicator on this device without waiting for it. What runs
-	// on it completes with ErrDependency, what is launched later fails with
-	// ErrKernel. It does nothing for a number that is not known.
+	// Leave ends a communicator on this device without waiting for it. Operations that run
+	// on it complete with ErrDependency, later launches fail with ErrKernel. An unknown
+	// number is ignored.
 	Leave(number uint64)
 }
 

@@ -40,7 +40,7 @@ type Board struct {
 	rule     sync.Mutex // held to write what is ruled
 }
 
-// laneRecord is what the process that made the board tells of a lane. It holds no
+// laneRecord is the state of a lane as written by the process that made the board. It holds no
 // pointers, since processes share it.
 type laneRecord struct {
 	own record // what its device did, where that is in the same process
@@ -64,7 +64,8 @@ func (b *Board) Context() context.Context {
 	return context.WithValue(context.Background(), boardKey{}, b)
 }
 
-// Launched reports whether ctx is that of a launch on a lane of the board, or derived from it.
+// Launched reports whether ctx belongs to a launch on a lane of the board, or derives from
+// one.
 func (b *Board) Launched(ctx context.Context) bool { return ctx.Value(boardKey{}) == b }
 
 // Lanes is the number of lanes.

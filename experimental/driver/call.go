@@ -78,9 +78,9 @@ func (c *Call) Context() context.Context {
 	return c.context()
 }
 
-// Fail makes the launch fail. Other parts of it may still run to their end. What an error says by
-// the errors of this package, as that of another device which the kernel used, it does not say of
-// the launch: errors.Is does not find them, unless err is from OfLaunch.
+// Fail makes the launch fail. Other parts of it may still run to their end. If err wraps an error
+// of this package, as from another device that the kernel used, that error concerns another
+// operation: errors.Is does not find it in the launch's error, unless err is from OfLaunch.
 func (c *Call) Fail(err error) {
 	if _, told := err.(*failure); !told && slices.ContainsFunc(ofOperations, func(is error) bool { return errors.Is(err, is) }) {
 		err = OfLaunch(err)
@@ -94,8 +94,9 @@ var ofOperations = []error{
 	ErrChecksum, ErrClosed, ErrStopped,
 }
 
-// OfLaunch returns err as that of the launch of a kernel, of which it says those of the errors of
-// this package that are listed and that it wraps. A kernel fails with ErrUnfit before it writes anything.
+// OfLaunch returns err as the error of the launch of a kernel. Of the errors of this package that
+// err wraps, errors.Is finds only those listed in says. A kernel fails with ErrUnfit before it
+// writes anything.
 func OfLaunch(err error, says ...error) error { return &failure{err, says} }
 
 // failure is the error of a kernel without what it says of other operations.
@@ -114,7 +115,7 @@ func (f *failure) Is(target error) bool {
 // As finds an error in it.
 func (f *failure) As(target any) bool { return errors.As(f.err, target) }
 
-// Spoilt returns err as that of a launch after which what the task reads may have changed.
+// Spoilt returns err as the error of a launch that may have changed data the task only reads.
 func Spoilt(err error) error { return &spoilt{err} }
 
 type spoilt struct{ err error }

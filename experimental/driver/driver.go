@@ -64,9 +64,8 @@ type Driver interface {
 	Open(ctx context.Context, log *slog.Logger) ([]Device, error)
 }
 
-// Traits are facts about a device that its driver knows and machine.Device does not
-// say. The zero Traits are those of a device in the caller's process of which nothing
-// else is known.
+// Traits are facts about a device that its driver knows and machine.Device does not hold. The zero
+// Traits describe a device in the caller's process with nothing else known.
 type Traits struct {
 	// MemoryPeak is the rated bandwidth of the device's memory in bytes per second, 0 if
 	// it is not known.
@@ -111,9 +110,9 @@ type Device interface {
 	// error is for a device that takes nothing any more. One that can tell which
 	// kernel cost it refuses when that can be read from Completions, not before.
 	Submit(batch []Op) error
-	// Completions moves completed operations into dst and returns how many:
-	// one for every Copy and Launch, in the order of their lane. A device that
-	// is lost tells by one with NoLane, after those of its operations.
+	// Completions moves completed operations into dst and returns their number: one for every Copy
+	// and Launch, in the order of their lane. A lost device reports its loss as a completion with
+	// NoLane, after those of its operations.
 	Completions(dst []Completion) int
 	// Close ends the device: operations that have not begun complete with
 	// ErrClosed, running ones are waited for, memory is freed.
@@ -123,7 +122,7 @@ type Device interface {
 // Buffer names a device buffer; numbers are the caller's and are reused after Free.
 type Buffer int32
 
-// Kind is what an operation does.
+// Kind is the kind of an operation.
 type Kind uint8
 
 const (

@@ -11,10 +11,10 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// Program is what a stage does on devices: a graph that is run for every item,
-// with one or more steps in a row. Values go from step to step on devices; the
-// runs of different items overlap, so while one item is in its last step others
-// are in those before.
+// Program is a stage's work on devices: a graph that is run for every item, with
+// one or more steps in a row. Values go from step to step on devices; the runs of
+// different items overlap, so while one item is in its last step others are in
+// earlier ones.
 type Program[T any] struct {
 	Name string
 	// Build makes the graph of an item. on says where each step may run: tasks
@@ -29,8 +29,8 @@ type Program[T any] struct {
 	Mode    Mode
 	Devices []string
 	Copies  int
-	// Ahead is how many items each copy has in flight: enough that no step waits
-	// for the host (two for each step).
+	// Ahead is the number of items each copy has in flight: enough that no step
+	// waits for the host (two for each step).
 	Ahead int
 }
 

@@ -15,9 +15,9 @@ type Five[T any] struct {
 	Postprocess func(ctx context.Context, item *T) error
 	// Aggregate is called for one item after another, in the order of the source.
 	Aggregate func(ctx context.Context, item *T) error
-	// Loads is how many items are loaded at a time (2, as loading waits for
-	// others), Cores how many are pre- and postprocessed each (the cores there
-	// are, two at least).
+	// Loads is the number of items loaded at a time (2, since loading is mostly
+	// waiting), Cores the number preprocessed and the number postprocessed at a
+	// time (the cores of the machine, at least two).
 	Loads, Cores int
 }
 

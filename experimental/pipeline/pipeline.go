@@ -16,7 +16,7 @@ import (
 // ErrStages is wrapped by every error about how a pipeline is put together.
 var ErrStages = errors.New("bad pipeline")
 
-// MaxWorkers is how many workers a stage may have.
+// MaxWorkers is the largest number of workers of a stage.
 const MaxWorkers = 256
 
 // Stage is one step of a stream.
@@ -30,8 +30,8 @@ type Stage[T any] struct {
 	Workers int
 	// Queue is how many more may wait before it; 0 means as many as Workers.
 	Queue int
-	// Ordered makes the stage take items in the order of the source, one at a
-	// time. Items that arrive early wait beside its queue.
+	// Ordered makes the stage take items in the order of the source, one at a time.
+	// Items that arrive early wait outside its queue.
 	Ordered bool
 
 	use *use // of devices, where there are any
@@ -46,11 +46,12 @@ type Options struct {
 	// for their turn included; 0 means twice as many as workers and queues
 	// hold, so that an item that is late does not stop the stages at once.
 	InFlight int
-	// Spans is how many spans of work a Report keeps for a trace; 0 keeps none.
+	// Spans is the number of spans of work that a Report keeps for a trace; 0 keeps
+	// none.
 	Spans int
 }
 
-// Item is what came of one item of the source.
+// Item is the result of one item of the source.
 type Item[T any] struct {
 	Index int // in the source
 	Value T

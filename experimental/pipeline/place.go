@@ -8,7 +8,7 @@ import (
 	"github.com/weft-run/weft/internal/text"
 )
 
-// Mode is how the steps of a program are spread over devices.
+// Mode is the way to spread the steps of a program over devices.
 type Mode string
 
 const (
@@ -162,9 +162,9 @@ func groups(costs []float64, n int) [][2]int {
 	return out
 }
 
-// Rate is how many items a unit of cost's time the placement lets through when
-// no device waits: for each copy, one over what its busiest device has to do for
-// an item.
+// Rate returns the number of items that the placement finishes in the time of one
+// unit of cost when no device waits: the sum over its copies of 1 ÷ the cost of an
+// item on the busiest device.
 func (p *Placement) Rate(costs []float64) float64 {
 	total := 0.
 	for _, steps := range p.Copies {

@@ -29,7 +29,7 @@ type Report struct {
 	worked      bool
 }
 
-// StageReport is what a stage did. Times are sums over its workers.
+// StageReport describes the work of a stage. Times are sums over its workers.
 type StageReport struct {
 	Name    string
 	Workers int
@@ -44,7 +44,7 @@ type StageReport struct {
 	DeviceBubble float64
 }
 
-// DeviceUse is what a stage did on a device.
+// DeviceUse describes the work of a stage on one device.
 type DeviceUse struct {
 	Name  string
 	Tasks int

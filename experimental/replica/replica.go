@@ -22,7 +22,7 @@ var (
 	ErrSnapshot = errors.New("snapshot does not fit")
 )
 
-// Element is what states are made of.
+// Element lists the types of the elements of a state.
 type Element interface{ float32 | float64 }
 
 // Options say where replicas are and when and how they are merged.
@@ -172,7 +172,7 @@ func (s *State[T]) Replica(r int) *weft.Data[T] { return s.now[r] }
 // Stats returns what the state has done so far.
 func (s *State[T]) Stats() Stats { return s.stats }
 
-// Outcome is what came of an update.
+// Outcome describes the effect of an update.
 type Outcome struct {
 	Merged bool
 	Epoch  uint64 // after it
@@ -390,9 +390,9 @@ func (s *State[T]) runs() (out [][2]int) {
 	return out
 }
 
-// Divergence is how far replicas are apart: the largest ‖x_r − mean‖ ÷ ‖mean‖ on
-// the sample, without end when the mean is zero and the replicas are not. It is 0
-// for one replica, and when all are the same.
+// Divergence returns how far replicas are apart: the largest ‖x_r − mean‖ ÷ ‖mean‖
+// on the sample. It is infinite when the mean is zero and the replicas are not, and
+// 0 for one replica or equal ones.
 func (s *State[T]) Divergence(ctx context.Context) (float64, error) {
 	s.stats.Checks++
 	if s.Size() == 1 {
@@ -464,7 +464,7 @@ func divergence[T Element](all [][]T) float64 {
 	return math.Sqrt(most / mean2)
 }
 
-// Value is what merging the replicas now would give; nothing changes.
+// Value returns the merge of the replicas at this moment. It changes nothing.
 func (s *State[T]) Value(ctx context.Context) ([]T, error) {
 	v, err := s.merge(ctx)
 	if err != nil {
@@ -529,8 +529,8 @@ func (s *State[T]) Snapshot(ctx context.Context) (*Snapshot[T], error) {
 	return &Snapshot[T]{Epoch: s.stats.Epoch, Pending: s.stats.Pending, Replicas: all}, nil
 }
 
-// Restore goes back to a snapshot, which may be that of another State with as
-// many replicas of the same length. A periodic strategy counts its time anew.
+// Restore goes back to a snapshot, which may come from another State with as many
+// replicas of the same length. A periodic strategy counts its time anew.
 func (s *State[T]) Restore(snap *Snapshot[T]) error {
 	if len(snap.Replicas) != s.Size() {
 		return fmt.Errorf("restore: %w: it has %d replicas, the state has %d", ErrSnapshot, len(snap.Replicas), s.Size())

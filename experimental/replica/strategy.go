@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind is when replicas are merged.
+// Kind says when replicas are merged.
 type Kind string
 
 const (

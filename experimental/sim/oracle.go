@@ -140,8 +140,8 @@ func (h *hardware) finish(a *engine.Action) {
 	}
 }
 
-// loosen notes that what a run that failed, or began from what is undefined, writes
-// of resident data is undefined. Only volatile data is changed by a run that failed.
+// loosen marks resident data as undefined that a run wrote which failed or began
+// from undefined data. A run that failed changes volatile data only.
 func (h *hardware) loosen(r *run) {
 	for i := range r.graph.NumTasks() {
 		for _, u := range r.graph.Task(graph.TaskID(i)).Uses {

@@ -27,8 +27,8 @@ type Spec struct {
 	Size int64
 	// Width, Deps and Steps shape "dag" and "stencil".
 	Width, Deps, Steps int
-	// Skew is the ratio of the work of the dearest task to that of the cheapest;
-	// most are cheap.
+	// Skew is the ratio of the work of the largest task to that of the smallest;
+	// most tasks are small.
 	Skew     float64
 	Seed     uint64
 	Priority int

@@ -26,8 +26,8 @@ var ErrStopped = errors.New("the simulation was stopped")
 const (
 	DefaultMaxTime  = 1000 * time.Hour
 	DefaultMaxSteps = 100_000_000
-	// idleWakes is how often in a row the engine may ask to be woken and then
-	// do nothing, with nothing else to wait for, before it counts as stuck.
+	// idleWakes is the number of times in a row that the engine may ask to be woken and then do
+	// nothing, with nothing else to wait for, before it counts as stuck.
 	idleWakes = 10_000
 	// stopSteps is the number of steps between two calls of Config.Stop. They take about 1 ms, so that the calls cost
 	// nothing that can be measured.
@@ -45,8 +45,8 @@ type Job struct {
 	Weight float64
 	// MaxInFlight limits the run's tasks in flight; 0 means no limit.
 	MaxInFlight int
-	// Timeout and Retries replace those of Config for this run when not 0; a negative
-	// Timeout means that nothing bounds its tasks.
+	// Timeout and Retries replace those of Config for this run if not 0; a negative Timeout
+	// removes the limit of its tasks.
 	Timeout time.Duration
 	Retries int
 	// Priority is added to the priority of every task.
@@ -123,7 +123,7 @@ type Config struct {
 	board *driver.Board
 }
 
-// options are those of the engine.
+// options returns the options of the engine.
 func (c *Config) options() engine.Options {
 	o := c.engine
 	o.Machine, o.Cost, o.Seed, o.Policy = c.Machine, c.Cost, c.Seed, c.NewPolicy

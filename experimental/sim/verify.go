@@ -78,8 +78,8 @@ func (l *loop) pick(g *graph.Graph, run int) *graph.Graph {
 	return verify.Rewrite(g, picked, func(graph.TaskID) []byte { return nil })
 }
 
-// checkResults goes on with the tasks that are checked: those that began, and those of which an
-// execution cannot go on.
+// checkResults advances the verification of tasks: tasks that began, and tasks whose execution
+// cannot go on.
 func (l *loop) checkResults(now time.Duration) {
 	v := l.verify
 	if v == nil {

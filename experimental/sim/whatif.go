@@ -11,9 +11,9 @@ import (
 
 // WhatIf simulates the work of a configuration on machines that differ from its own in
 // one thing each: launches cost nothing, copies cost nothing, there is one more of the
-// fastest device, or nothing goes wrong. It returns what each change saves of makespan,
-// which is that of the configuration itself, the largest gain first. Changes that save
-// less than 0.1 % or fail a run are left out.
+// fastest device, or nothing goes wrong. makespan is that of the configuration itself.
+// WhatIf returns the part of it that each change saves, the largest first, without
+// changes that save less than 0.1 % or fail a run.
 func WhatIf(c Config, makespan time.Duration) ([]trace.Fix, error) {
 	fixes := []trace.Fix{}
 	try := func(v trace.Verdict, what string, c Config) error {

@@ -47,8 +47,8 @@ type Arena struct {
 	held    map[int64]*hold
 }
 
-// boardAt is where a board lies: what all write in the arena, and what only this
-// process does in a file of its own.
+// boardAt locates a board: a part of the arena that all processes write, and a part in a
+// file of its own that only this process writes.
 type boardAt struct {
 	off int64
 	fd  int
@@ -68,8 +68,8 @@ type hold struct {
 	put bool // it was given back meanwhile
 }
 
-// Memory is what this process may use: what the machine has, or less where a control
-// group or the limit of its address space says so; 0 where it is not known.
+// Memory returns the bytes that this process may use: those of the machine, or fewer if
+// a control group or the limit of its address space says so; 0 if unknown.
 func Memory() int64 {
 	if n := memoryLimit(); n < math.MaxInt64 {
 		return n
@@ -166,7 +166,7 @@ func (a *Arena) Get(n int64) ([]byte, error) {
 	return a.mem[off : off+n : off+size], nil
 }
 
-// base is where a region of a space begins.
+// base returns the offset at which a region of a space begins.
 func (a *Arena) base(s *extent.Space, region int32) int64 {
 	if s == a.large {
 		return (*a.segs.Load())[region].Off
@@ -315,7 +315,7 @@ func (a *Arena) Leave(n int) {
 	}
 }
 
-// Used is how many bytes are in use.
+// Used returns the number of bytes in use.
 func (a *Arena) Used() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

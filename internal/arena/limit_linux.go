@@ -21,9 +21,9 @@ func memoryLimit() int64 {
 	return limit
 }
 
-// sizeLimit is how large the file behind an arena may be: a file has a limit of its
-// own (ulimit -f), and half of the address space that is left (ulimit -v) stays for
-// everything else this process maps.
+// sizeLimit returns the largest size of the file behind an arena: the limit of a file (ulimit
+// -f), and at most half of the address space that is left (ulimit -v), so that the other half
+// stays for everything else this process maps.
 func sizeLimit() int64 {
 	limit := int64(math.MaxInt64)
 	var l unix.Rlimit
@@ -36,7 +36,7 @@ func sizeLimit() int64 {
 	return limit
 }
 
-// addressSpace is how much more this process may map.
+// addressSpace returns the number of bytes that this process may still map.
 func addressSpace() int64 {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_AS, &l) != nil || l.Cur >= math.MaxInt64 {
@@ -141,7 +141,7 @@ func field(text, word string) (int64, bool) {
 	return 0, false
 }
 
-// cgroupMount is where a hierarchy of control groups that limits memory is seen.
+// cgroupMount is a mounted hierarchy of control groups that limits memory.
 type cgroupMount struct {
 	at    string // the folder it is mounted on
 	root  string // the group that this folder is
@@ -182,9 +182,9 @@ func cgroupMounts(mountinfo string) []cgroupMount {
 	return out
 }
 
-// path is the group of this process below a mount, from the text of its cgroup file.
-// Where that names a group outside of what is mounted, as it may within a container,
-// the mount itself is all that is known.
+// path returns the group of this process below a mount, from the text of its cgroup file. In a
+// container that text may name a group outside the mount; the mount itself is then the best
+// answer.
 func (m *cgroupMount) path(groups string) string {
 	for line := range strings.Lines(groups) {
 		// 4:memory:/a/b in version 1, 0::/a/b in version 2

@@ -30,9 +30,9 @@ var (
 
 // FS is a folder.
 type FS interface {
-	// Create makes a file that must not exist yet. size is how much is going to be
-	// written, in multiples of AlignBytes; 0 says that it is little and not aligned. An
-	// error wraps ErrFull if there is no room for that, and so do those of the file.
+	// Create makes a file that must not exist yet. size is the number of bytes that will be
+	// written, a multiple of AlignBytes; 0 means few and not aligned. If there is no room,
+	// errors of Create and of the file wrap ErrFull.
 	Create(name string, size int64) (File, error)
 	// Open opens a regular file for reading and returns its size.
 	Open(name string) (Reader, int64, error)

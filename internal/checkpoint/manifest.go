@@ -16,7 +16,7 @@ import (
 // Version is the format's number, which the first line of every file has.
 const Version = 1
 
-// maxManifest is the most bytes of a manifest: that of about 500 GiB of data.
+// maxManifest is the most bytes of a manifest, enough for about 500 GiB of data.
 const maxManifest = 16 << 20
 
 // maxParts is the most parameters of a manifest, and the most data.

@@ -417,7 +417,7 @@ func (s *Store) writeBlocks(f File, d *Data, mem []byte, blocks []int) error {
 	return nil
 }
 
-// writeFile makes a file and what is in it durable.
+// writeFile writes a file and makes it and its content durable.
 func (s *Store) writeFile(name string, size int64, write func(f File) error) error {
 	f, err := s.fs.Create(name, size)
 	if err != nil {

@@ -67,7 +67,7 @@ func (w *setPlan) doubt() time.Duration {
 	return 0
 }
 
-// costs returns the duration that is compared with that of a set with fewer devices.
+// costs returns the duration by which a set is compared with sets of fewer devices.
 func (w *setPlan) costs() time.Duration {
 	if w.known() {
 		return w.takes() + w.doubt()
@@ -181,8 +181,8 @@ func (v *Knowledge) sets(alone []time.Duration, widest []machine.DeviceID) (sets
 	return sets
 }
 
-// workName names work in what is remembered of it: its kernels, and how much of its data is
-// on devices already.
+// workName names work in the history of its durations: by its kernels, and by the number of
+// its data that are on devices already.
 func workName(w Divisible, p *Plan) string {
 	var names []string
 	for _, s := range w.Whole.Steps {
@@ -197,7 +197,7 @@ func workName(w Divisible, p *Plan) string {
 	return name
 }
 
-// workSize is how large work is, however it is cut.
+// workSize returns the size of work, operations plus bytes, which does not depend on the cut.
 func workSize(w Divisible) float64 { return w.Whole.Work.Ops + w.Whole.Work.Bytes }
 
 // settle returns the plan for the set that is used. Its partition states the durations of the

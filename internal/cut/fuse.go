@@ -26,8 +26,8 @@ const (
 	fuseShare = 16
 )
 
-// Fuse makes short tasks that follow one another one task of several steps. timeout is
-// that of tasks which name none.
+// Fuse joins short tasks that follow one another into tasks of several steps. timeout applies to
+// tasks that name none.
 func (v *Knowledge) Fuse(g *graph.Graph, timeout time.Duration) *graph.Graph {
 	if g.NumTasks() < 2 {
 		return g

@@ -10,8 +10,8 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// Knowledge is a machine and what is known about it at one time. Its methods change nothing
-// that outlives it.
+// Knowledge is a machine with its measurements and state at one time. Its methods change
+// nothing that outlives it.
 type Knowledge struct {
 	Machine *machine.Machine
 	Cost    *machine.History
@@ -48,7 +48,7 @@ func (v *Knowledge) Rates() *Knowledge {
 	return &out
 }
 
-// slow is how many times slower than its model a device runs.
+// slow returns how many times slower than its model a device runs.
 func (v *Knowledge) slow(d machine.DeviceID) float64 { return max(v.Devices[d].Slow, 1) }
 
 // out returns the devices that take no work.

@@ -30,7 +30,7 @@ type Divisible struct {
 	Streamed bool
 }
 
-// Plan is how work is to be run.
+// Plan is a way to run work.
 type Plan struct {
 	Partition  sched.Partition
 	Ranges     []sched.Range // of the tasks, in the order to start them

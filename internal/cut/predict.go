@@ -18,8 +18,8 @@ import (
 // device alone: larger ones would take as long to predict as to run.
 const maxCompared = 10_000
 
-// Expected is how a graph is to be run and what it was simulated to take, to be compared
-// with what it takes.
+// Expected is the intended run of a graph with its simulated time, which is later compared
+// with the measured one.
 type Expected struct {
 	Made      string  // the kernels it is made of and the devices it uses; empty if some kernel never ran
 	Size      float64 // operations and bytes
@@ -133,7 +133,7 @@ func (v *Knowledge) machineFor(g *graph.Graph) *machine.Machine {
 	return &m
 }
 
-// median is what a simulated run takes, with hearing of its end.
+// median returns the duration of a simulated run, with the time until its end is known.
 func (v *Knowledge) median(rep *engine.Report) time.Duration {
 	reply := 0.0
 	for i := range rep.Devices {
@@ -192,7 +192,7 @@ func kernelsOf(g *graph.Graph) string {
 	return strings.Join(names, ", ")
 }
 
-// sizeOf is how large a graph is: its operations and bytes.
+// sizeOf returns the size of a graph: its operations and bytes.
 func sizeOf(g *graph.Graph) (size float64) {
 	for i := range g.NumTasks() {
 		w := g.Task(graph.TaskID(i)).Work

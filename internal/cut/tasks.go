@@ -10,13 +10,14 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// The tasks of a device's range become smaller towards its end: each takes the part
-// taskOfRest of what is left, but no less than a part of the range. Large tasks come
-// first because starting a task has a cost, small ones last so that devices end
-// together even if one falls behind.
+// The tasks of a device's range become smaller towards its end: each takes the fraction
+// taskOfRest of the rest, but at least a fixed fraction of the range. Large tasks come first
+// because starting a task has a cost, small ones last so that devices end together even if one
+// falls behind.
 //
-// The least part depends on the device. With one core it is leastOneCore. Several cores
-// share each task and wait for the last of them at its end, so that they get fewer
+// The least fraction depends on the device: leastOneCore for one core. Several cores share each
+// task and wait for the last of them at its end, so they get fewer tasks: leastTeamwork. Where
+// data is copied, overlapped decides.
 // tasks: leastTeamwork. Where data is copied, overlapped decides.
 const (
 	taskOfRest    = 1. / 4
@@ -58,8 +59,8 @@ func (v *Knowledge) Tasks(w Divisible, part sched.Partition) []sched.Range {
 	return out
 }
 
-// enoughGain is how much sooner, as a part of the time, a range must be done for it to be
-// cut into more tasks.
+// enoughGain is the least saving of time, as a fraction, for which a range is cut into more
+// tasks.
 const enoughGain = 0.01
 
 // overlapped divides a range of a device to which data is copied so that copies overlap
@@ -172,9 +173,9 @@ func parted(p sched.Items, r sched.Range, each, ends float64, grain int64) []sch
 	})
 }
 
-// divided divides a range on aligned boundaries into tasks. want says what a task should
-// cost, given the cost of what is left; a last one that costs less than least becomes part
-// of the one before. grain is the fewest items of a task.
+// divided divides a range on aligned boundaries into tasks. want returns the cost that the next
+// task should have, given the cost of the rest; a last task that costs less than least becomes
+// part of the one before. grain is the fewest items of a task.
 func divided(p sched.Items, r sched.Range, least float64, grain int64, want func(rest float64) float64) []sched.Range {
 	var out []sched.Range
 	align := max(p.Align, 1)
@@ -199,7 +200,7 @@ func divided(p sched.Items, r sched.Range, least float64, grain int64, want func
 	return out
 }
 
-// reach is how much of a buffer every device's kernels can be given.
+// reach returns the largest number of bytes of a buffer that kernels of every device can take.
 func reach(m *machine.Machine) int64 {
 	most := int64(math.MaxInt64)
 	for i := range m.Devices {

@@ -131,8 +131,8 @@ type Action struct {
 type EventKind uint8
 
 const (
-	// OpDone completes an operation; exactly one for each, in lane order,
-	// except for those of a lost or dropped device.
+	// OpDone completes an operation. There is exactly one for each operation of a device that is
+	// not lost or dropped, in lane order.
 	OpDone EventKind = iota
 	// DeviceLost: nothing in flight on the device will complete and what its
 	// memory held is gone, unless Kept says that a keeper holds it.

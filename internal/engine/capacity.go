@@ -11,9 +11,9 @@ import (
 // because another program may have released memory meanwhile.
 
 const (
-	// firstPause is how long a device is asked for less after an allocation failed. 100 ms
-	// is long compared with an allocation and short compared with the delay of a task
-	// that has to run elsewhere. It doubles with each further failure.
+	// firstPause is the time for which less is asked of a device after an allocation
+	// failed. 100 ms is long compared with an allocation and short compared with the delay
+	// of a task that has to run elsewhere. It doubles with each further failure.
 	firstPause = 100 * time.Millisecond
 	// lastPause is the longest such pause: trying then costs at most one failed task a
 	// minute.

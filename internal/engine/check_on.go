@@ -55,7 +55,7 @@ type recounter struct {
 	values []valueID // the same values as a list
 }
 
-// must panics unless ok, with what is wrong and the numbers of the records.
+// must panics unless ok. The message names the broken invariant and the records.
 func (c *recounter) must(ok bool, what string, which ...int32) {
 	if !ok {
 		panic(fmt.Sprintf("engine: step %d: %s %v", c.checks.steps, what, slices.Clone(which)))
@@ -69,7 +69,7 @@ func (c *recounter) same(kept, counted int, what string, which ...int32) {
 	}
 }
 
-// mustOf panics unless ok, with a description of a value and what is wrong with it.
+// mustOf panics unless ok. The message describes the value and the broken invariant.
 func (c *recounter) mustOf(v valueID, ok bool, what string) {
 	if ok {
 		return

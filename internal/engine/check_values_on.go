@@ -194,7 +194,7 @@ func (c *recounter) memories() {
 	}
 }
 
-// waitLists checks that what is marked as waiting for room in a memory is on the wait list
+// waitLists checks that whatever is marked as waiting for room in a memory is on the wait list
 // of that memory, once, and that nothing else is.
 func (c *recounter) waitLists() {
 	onOwnList, onHostList := make([]int, len(c.devs)), make([]int, len(c.devs))

@@ -373,8 +373,8 @@ func (e *Engine) retire(r *run) {
 	e.spare = append(e.spare, r)
 }
 
-// purge takes the tasks of a failed run off every list, and with them those of the other
-// failed runs that are about to end: to search the lists for each run alone would take
+// purge takes the tasks of a failed run off every list, together with the tasks of other
+// failed runs that are about to end: searching the lists for each run alone would take
 // time with the square of their number.
 func (e *Engine) purge(r *run) {
 	r.parked = fifo[taskID]{buf: r.parked.buf[:0]}

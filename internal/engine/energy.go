@@ -57,8 +57,9 @@ func (p *energy) upTo(t time.Duration) float64 {
 	return p.joules[k] - mean*(p.at[k]-t).Seconds()
 }
 
-// together estimates the number of launches that a device ran while the one ran that has just ended:
-// that one and those of the lanes that are busy. The energy of the device is divided by it.
+// together estimates how many launches shared a device with the one that has just ended,
+// itself included: one for each busy lane. The energy of the device is divided by this
+// number.
 func (e *Engine) together(d *device) int {
 	n := 1
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {

@@ -40,12 +40,13 @@ type Options struct {
 	// devices earlier.
 	Depth int
 	Ahead time.Duration
-	// Retries is how often a task may fail before its run does (3), Backoff
-	// the pause before the first retry (1 ms), doubled for each further one.
+	// Retries is the number of times a failed task is tried again before its run fails (3),
+	// Backoff the pause before the first retry (1 ms), doubled for each further one.
 	Retries int
 	Backoff time.Duration
-	// Compare has what tasks only read compared, so that kernels which fail may be tried again
-	// (Action.Compare). Retries of a run's own options, and of a task, imply it.
+	// Compare makes the engine compare the data that tasks only read, so that kernels that
+	// fail may be tried again (Action.Compare). Retries in the options of a run or a task
+	// imply it.
 	Compare bool
 	// TaskTimeout bounds each execution of a task that names no timeout of its
 	// own. Negative means no bound; 0 means no bound on devices in the caller's
@@ -54,7 +55,7 @@ type Options struct {
 	// DetachAfter is how long a launch on a device that uses host memory may keep other
 	// runs from the device (2 s; negative: without limit). See Blocks.
 	DetachAfter time.Duration
-	// Processes says, by device, which process it runs in; nil means the caller's.
+	// Processes holds the process of each device; nil means all run in the caller's.
 	Processes []Process
 	Limits    Limits
 	// ReplayBound and ReplayDepth limit the cost of losing a device: a value whose
@@ -87,9 +88,9 @@ type Options struct {
 }
 
 const (
-	// defaultDepth (tasks) and defaultAhead bound what is in flight on a lane where some
-	// device has memory of its own. Work for 2 ms covers the round trip of a completion,
-	// some tens of microseconds, and the copies for the next tasks.
+	// defaultDepth (tasks) and defaultAhead bound the work in flight on a lane where some
+	// device has memory of its own. Work for 2 ms covers the round trip of a completion, some
+	// tens of microseconds, and the copies for the next tasks.
 	defaultDepth = 64
 	defaultAhead = 2 * time.Millisecond
 	// hostDepth and hostAhead are the bounds where all devices use host memory. Nothing

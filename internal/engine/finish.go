@@ -199,8 +199,8 @@ func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, gt graph.TaskID) {
 	}
 }
 
-// succeeded takes in a task that ended well: its counts, what is learnt from it, and its
-// values.
+// succeeded records a task that ended well: it counts the task, learns from its duration
+// and hands over its values.
 func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, start, end time.Duration) {
 	took := end - start
 	t := &e.tasks.at[tid]

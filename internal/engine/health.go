@@ -47,18 +47,17 @@ type HealthRules struct {
 	// Ladder is the rungs to try, in order: by default all of them; none if it is empty and
 	// not nil.
 	Ladder []TimedRung
-	// RungTimeout is how long a rung that names no timeout may take before the next is tried
-	// (5 s), Trust how long a device must stay up for the ladder to start over (5 s).
+	// RungTimeout limits rungs that name no timeout of their own (5 s). Trust is the time that
+	// a device must stay up until its next loss starts with the first rung again (5 s).
 	RungTimeout time.Duration
 	Trust       time.Duration
 	// MaxLosses is the number of times a device may be lost while a task runs (2): at the
 	// next the task is taken to be the cause and not tried again. The ladder has one rung
 	// more, so that a device is not given up because of one task.
 	MaxLosses int
-	// Probe has devices probed after they came back and while they are suspect, and if
-	// ProbeEvery is not 0 also at this interval while they are healthy. ProbePause is the
-	// pause between probes of a suspect device (100 ms), ProbeLate how long a probe may take on
-	// a device that has nothing else to do (1 s).
+	// Probe turns on probes of devices that came back or are suspect, and of healthy ones each
+	// ProbeEvery if that is not 0. ProbePause is the pause between probes of a suspect device
+	// (100 ms), ProbeLate the limit of a probe on a device with nothing else to do (1 s).
 	Probe                             bool
 	ProbeEvery, ProbePause, ProbeLate time.Duration
 	// Again is the pause after which the ladder of a broken device starts over,

@@ -69,7 +69,7 @@ type opRec struct {
 	dst    Inst          // of a copy
 	p0, p1 pieceID       // of a copy: pieces [p0, p1)
 	issued time.Duration // when it was issued
-	// inputs is when the last copy made for a launch arrived, if there is a trace.
+	// inputs is the arrival of the last copy made for a launch, if there is a trace.
 	inputs time.Duration
 	// forRun, forTask and forIssue name the task that a copy is made for and the serial
 	// of its issue; 0 and graph.NoTask if it is for none.

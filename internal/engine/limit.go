@@ -53,9 +53,9 @@ func (l Limits) of(predicted time.Duration, samples, sharers int, compiles bool)
 }
 
 // sharers returns the number of launches that may run at a time on the resources a device
-// computes with: on all its lanes, and on those of devices that name one of its
-// resources. The lanes of a team take as much together as one launch on all of them, and
-// sharing the bandwidth of host memory alone does not count.
+// computes with: one for each of its lanes and of the lanes of devices that name one of
+// these resources. A team counts as one, since its lanes take as much together as one
+// launch on all of them. Sharing the bandwidth of host memory does not count.
 func sharers(m *machine.Machine, dev machine.DeviceID) int {
 	n := 0
 	for i := range m.Devices {

@@ -147,10 +147,9 @@ func (e *Engine) eachWrite(r *run, gt graph.TaskID, fn func(v valueID)) {
 	}
 }
 
-// recoverValue has a value without a copy recomputed: its producer runs again, after
-// those of the values that the producer reads and that are lost too. The chain ends at
-// anchors, which are kept as long as a value that exists only on devices was computed
-// from them.
+// recoverValue has a value without a copy recomputed: the producers of all lost values that
+// it depends on run again, then its own. The chain ends at anchors, which are kept as long as
+// a value that exists only on devices was computed from them.
 //
 // A value that cannot be recomputed and is in a memory that is away is waited for.
 func (e *Engine) recoverValue(v valueID) {
@@ -295,8 +294,8 @@ func (e *Engine) recutsAny(r *run, gone func(v valueID) bool) bool {
 // describe names the data a value belongs to.
 func (e *Engine) describe(v valueID) string { return e.describeData(e.mem.vals.at[v].data) }
 
-// Owner returns the run whose data an instance holds, 0 if that is resident or of nobody, and
-// the data in words.
+// Owner returns the run whose data an instance holds, or 0 if the data is resident or no
+// run's, and describes the data.
 func (e *Engine) Owner(i Inst) (RunID, string) {
 	d := e.mem.insts[i].data
 	if d < 0 {

@@ -59,9 +59,9 @@ type Progress struct {
 	Started  time.Duration
 	At       time.Duration // of this account
 	Last     time.Duration // when a task of it last ended, Started if none has
-	// Work is the predicted duration of all its tasks, each on the device where it is
-	// shortest, and Left that of the tasks that are not done. A task that takes some lanes
-	// of a team counts for that part of its duration.
+	// Work is the predicted duration of all its tasks, each on the device where it is shortest,
+	// Left that of the unfinished ones. A task that takes some lanes of a team counts for that
+	// part of its duration.
 	Work, Left time.Duration
 	Lanes      int // tasks that healthy devices run at a time, a team counted as one
 }

@@ -17,8 +17,8 @@ import (
 // Placement: keys that divide devices fairly among runs, the situation that policies decide
 // on, and the queues of devices.
 
-// makeReady lets a task be placed. Its key is that of start-time fair queueing over runs
-// (a run that got little service goes first), moved forward by priority.
+// makeReady lets a task be placed. Its key is the start time of fair queueing over runs (a run
+// that got little service goes first), moved forward by priority.
 func (e *Engine) makeReady(tid taskID) {
 	t := &e.tasks.at[tid]
 	t.move(ready)

@@ -20,9 +20,9 @@ type useBuffer struct {
 // room is a number of bytes in a device's memory and in host memory.
 type room struct{ here, host int64 }
 
-// prepare checks the inputs of one rank of a task, chooses its buffers, which it appends
-// to e.buffers, and makes room for them in addition to what is taken. It returns the room
-// needed; inputs that are staged through host memory need room there.
+// prepare checks the inputs of one rank of a task, appends the buffers it chooses for
+// them to e.buffers, and makes room for these on top of taken, the room already in use.
+// It returns the room needed; inputs that are staged through host memory need room there.
 func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16, taken room) (issueOutcome, room) {
 	staging, ok := e.checkInputs(tid, r, gt, dev, rank)
 	if !ok || e.tooManyVersions(tid, r, gt) {
@@ -159,7 +159,7 @@ func (e *Engine) chooseBuffers(r *run, gt graph.TaskID, rank int16, space spaceI
 	return need
 }
 
-// makeRoom reports whether a task has room in addition to what is taken, and starts to
+// makeRoom reports whether a task has the room it needs on top of taken, and starts to
 // make room if not.
 func (e *Engine) makeRoom(space spaceID, need, taken room) bool {
 	return (need.here == 0 || e.reclaim(space, taken.here+need.here)) && (need.host == 0 || e.mem.fits(0, taken.host+need.host))

@@ -86,8 +86,8 @@ type failures struct {
 	attempts    map[taskID][]Attempt    // by task, executions that came to nothing; those with tried
 }
 
-// maxAttempts is the number of attempts of a task above which the oldest that did not lose a
-// device is forgotten: more than anybody reads, and little memory.
+// maxAttempts is the number of attempts kept per task. Beyond it the oldest that did not
+// lose its device is forgotten. A report with 32 says enough, and they take little memory.
 const maxAttempts = 32
 
 // attempted notes an execution of a task that came to nothing.
@@ -227,7 +227,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	if d.space == hostSpace && d.process.Left {
 		e.leaveBehind(dev, blamed, lost)
 	}
-	// End its operations, those of each lane in order, as the loop would report them.
+	// End its operations in the order of each lane, as the loop would report them.
 	for l := d.lanes[0]; l <= d.out; l++ {
 		ln := &e.lanes[l]
 		ln.lost = ln.issued

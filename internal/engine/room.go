@@ -7,18 +7,18 @@ import (
 	"github.com/weft-run/weft/internal/text"
 )
 
-// Room for whole runs in host memory that has a limit. A run that has begun keeps what it has made
-// until the tasks that read it have run, so that two runs could each hold what the other lacks. A
-// run therefore begins when its need, an upper bound of what it may hold there at a time, fits
-// beside the needs of those that have begun. One that does not fit waits in line, in the order of
-// submission, and no run that needs room overtakes it: small runs do not keep a large one waiting
-// for ever. A run whose need is above the limit begins when no other run needs room, since it may
-// take less than the bound; only then can it fail for lack of memory.
+// Room for whole runs in host memory that has a limit. A run that has begun keeps its results until
+// the tasks that read them have run, so two runs could each hold memory that the other lacks. A run
+// therefore begins when its need, an upper bound of the memory it may hold there at a time, fits
+// together with the needs of the runs that have begun. A run that does not fit waits in line, in
+// the order of submission, and no run that needs room overtakes it: small runs do not keep a large
+// one waiting for ever. A run whose need is above the limit begins when no other run needs room,
+// since it may take less than the bound; only then can it fail for lack of memory.
 //
-// Runs of which another one waits for the end (RunOptions.Of) have their need in that of the other.
-// Probes need nothing.
+// The need of a run that another run waits for (RunOptions.Of) is part of the other's need. Probes
+// need nothing.
 
-// hostRoom is who has room in host memory. All of it is zero if that has no limit.
+// hostRoom accounts for host memory that has a limit. It is zero without a limit.
 type hostRoom struct {
 	promised int64        // bytes: the needs of runs that have begun, and what ended runs hold that are kept
 	users    int          // runs that have begun, have not ended and need room

@@ -15,11 +15,11 @@ import (
 // that will fill it is issued, so that readers can be issued behind it; it is filled
 // once that operation is complete.
 //
-// The store decides nothing. The engine decides what is copied, evicted or recomputed;
-// it reads the records here and changes them by the store's methods
-// alone (TestWalls), but for the counts that say who needs a value and what it costs to make
-// it again: value.reads, deps, depth and replay are the engine's.
-// audit checks the invariants named beside the fields, TestStore compares the store with
+// The store decides nothing. The engine decides which values to copy, evict or recompute; it
+// reads the records here and changes them only by the store's methods (TestWalls). The
+// exceptions are value.reads, deps, depth and replay, which the engine sets: they say who needs
+// a value and what recomputing it costs. audit checks the invariants named in the comments of
+// the fields, TestStore compares the store with a model.
 // a model.
 type store struct {
 	lanes   []lane  // the engine's; they say whether an operation has ended
@@ -45,8 +45,7 @@ type store struct {
 	visits   uint64 // records looked at one by one, with -tags invariants
 }
 
-// watcher is told of changes that may let waiting work continue. The engine implements
-// it.
+// watcher is called on changes that may let waiting work continue. The engine implements it.
 type watcher interface {
 	// roomIn: a memory may have more room, and its wait list may not be empty.
 	roomIn(space spaceID)
@@ -63,7 +62,7 @@ type space struct {
 	// used is the bytes in use. Invariant: the sum of bytes over instances that are
 	// neither free nor lent; at most cap, or the device's own size after cap shrank.
 	used int64
-	// free is where policies read the free bytes of a device's memory; nil for host
+	// free points to the free bytes of a device's memory, which policies read; nil for host
 	// memory. Invariant: cap - used, with NoLimit for a cap of 0.
 	free *int64
 	pins int // operations in flight that touch it; invariant: the sum of pins over its instances
@@ -89,8 +88,8 @@ type inst struct {
 	slot  slotID  // first of n slots; invariant: each of them names this instance
 	next  Inst    // on the list of its data
 	held  int32   // invariant: the number of its slots that hold a value
-	// pins is the number of operations in flight that touch it: those of the lanes,
-	// detached launches, and inUse of dropped devices. It is not freed before pins is 0.
+	// pins is the number of operations in flight that touch it: operations of lanes, detached
+	// launches, and inUse of dropped devices. It is not freed before pins is 0.
 	pins         int32
 	older, newer Inst   // neighbours in the order of use of its memory
 	reservedBy   uint32 // serial of the issue that needs it: not evicted for that issue

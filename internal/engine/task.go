@@ -23,7 +23,7 @@ type task struct {
 	dev      machine.DeviceID // where it is placed, -1 for nowhere
 	avoid    machine.DeviceID // a device it failed on, -1 for none
 	// liveOuts is the number of values it made that are needed and not in host memory.
-	// Invariant: those of its values with the flag counted.
+	// Invariant: the number of its values with the flag counted.
 	liveOuts int32
 	where    where
 	flags    taskFlags
@@ -34,7 +34,7 @@ type task struct {
 	key      int64  // its place in a device's queue, in nanoseconds of fair-queueing time
 }
 
-// taskFlags say what is true of a task.
+// taskFlags are properties of a task.
 type taskFlags uint8
 
 const (

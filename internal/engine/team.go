@@ -64,8 +64,8 @@ func (e *Engine) width(tid taskID) int64 {
 	return int64(r.shapes[r.f.Rows[gt].Shape].widths[e.situation.Devices[t.dev].Class])
 }
 
-// onTeam counts a launch n times on a lane of a team, and returns the lane-nanoseconds it
-// takes beyond those of that lane.
+// onTeam adds n launches of a task to a lane of a team, and returns the lane-nanoseconds
+// that they take on other lanes of the team.
 func (e *Engine) onTeam(l Lane, tid taskID, n int64) int64 {
 	ln, cost, w := &e.lanes[l], e.tasks.at[tid].cost, e.width(tid)
 	ln.backlog += n * cost
@@ -78,8 +78,8 @@ func (e *Engine) onTeam(l Lane, tid taskID, n int64) int64 {
 	return more
 }
 
-// offTeam takes a launch that has ended out of the counts of a lane of a team, and of its
-// device where they are beyond those of the lane.
+// offTeam takes a launch that has ended out of the counts of a lane of a team, and out of
+// its device's counts of work on several lanes.
 func (e *Engine) offTeam(l Lane, tid taskID, took time.Duration) {
 	d := &e.devs[e.lanes[l].info.Device]
 	d.load -= e.onTeam(l, tid, -1)
@@ -199,9 +199,9 @@ func (e *Engine) wideLane(d *device, width int) (Lane, bool) {
 	return e.leastLane(d, false)
 }
 
-// hadTeam reports whether no launch of another lane ran beside the one that a lane of a
-// team has ended, which began at start. The time of a wide task beside others says little
-// about its time with all cores, since it leaves them theirs.
+// hadTeam reports whether a launch that began at start had its team to itself: no launch of
+// another lane overlapped it. A wide task that shares the team leaves cores to others, so
+// its time says little about its time with all cores.
 func (e *Engine) hadTeam(lane Lane, start time.Duration) bool {
 	d := &e.devs[e.lanes[lane].info.Device]
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {

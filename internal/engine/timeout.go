@@ -18,8 +18,8 @@ type timers struct {
 	bounds   []laneBound // by lane, a time before which it is not overdue; a heap by time
 }
 
-// runTimers does what is due: retries, rungs, the hand-over of an idle drained device,
-// capacity to ask for again, and timeouts.
+// runTimers handles everything that is due: retries, rungs, the hand-over of an idle drained
+// device, capacity to ask for again, and timeouts.
 func (e *Engine) runTimers() {
 	for len(e.delayed) > 0 && e.delayed[0].at <= e.now {
 		tid := e.popDelayed()
@@ -100,9 +100,9 @@ func (e *Engine) earliest(l Lane) time.Duration {
 	return start
 }
 
-// behind returns a lane that has to complete an operation before the oldest one of lane l
-// can start, if there is one: that of an operation it waits for or, because members of a
-// gang start together, one that another member waits for.
+// behind returns the lane that has to complete an operation before the oldest operation of
+// lane l can start, if there is one: the lane that operation waits for or, because members of
+// a gang start together, the lane that another member waits for.
 func (e *Engine) behind(l Lane) (Lane, bool) {
 	ln := &e.lanes[l]
 	rec := ln.rec(ln.done + 1)

@@ -15,8 +15,8 @@ type value struct {
 	// caller. Invariant: a run with records.
 	run  runSlot
 	slot slotID // first copy, -1 for none; the others follow by slot.next
-	// reads is the number of uses that have not read it. Invariant: those of tasks that
-	// are not done.
+	// reads is the number of uses that have not read it. Invariant: the number of its uses
+	// by tasks that are not done.
 	reads int32
 	// deps is the number of reads by tasks whose recipes are kept. Invariant: counted
 	// anew from the tasks with the flag recipe.
@@ -29,7 +29,7 @@ type value struct {
 	flags  valueFlags
 }
 
-// valueFlags say what is true of a value. Only on changes them (TestWalls).
+// valueFlags are properties of a value. Only on changes them (TestWalls).
 type valueFlags uint8
 
 const (

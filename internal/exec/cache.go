@@ -21,14 +21,14 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// errCalibration is wrapped by what is wrong with a file of calibrations.
+// errCalibration is wrapped by every error about the content of a calibration file.
 var errCalibration = errors.New("bad calibration file")
 
 // Kinds of files.
 const (
 	calibrations = "calibration"
-	// estimates are calibrations of busy devices: good enough to tell which of
-	// them is the faster, and for nothing else.
+	// estimates are calibrations of busy devices: good enough to tell which of them is
+	// faster, and for nothing else.
 	estimates = "estimate"
 	histories = "history"
 )

@@ -28,8 +28,8 @@ const (
 	// idleBefore is the idle time before the reply of a device is timed. After 1 ms its
 	// threads sleep, as they do between runs.
 	idleBefore = time.Millisecond
-	// warmLeast is how long a device with a memory of its own computes before it is
-	// measured, because such devices lower their clocks when they are idle. While it
+	// warmLeast is the time for which a device with a memory of its own computes before it
+	// is measured, because such devices lower their clocks when they are idle. While it
 	// still becomes faster it goes on, up to warmMost.
 	warmLeast = 80 * time.Millisecond
 	warmMost  = 250 * time.Millisecond

@@ -158,9 +158,8 @@ func kernelNames(t *graph.Task) []string {
 // Ended is closed when everything that Close ends has ended.
 func (x *Executor) Ended() <-chan struct{} { return x.ended }
 
-// Close cancels what runs, waits for what is in flight, and closes devices. When
-// ctx ends first, or Config.CloseWait is over, it returns an error and closing goes
-// on.
+// Close cancels all runs, waits for operations in flight, and closes the devices. If ctx or
+// Config.CloseWait ends first, Close returns an error and closing goes on.
 func (x *Executor) Close(ctx context.Context) error {
 	late := time.NewTimer(x.closeWait)
 	defer late.Stop()
@@ -257,9 +256,9 @@ func (l *loop) shut() {
 	}
 }
 
-// end closes devices, side by side, after the samplers and attempts to bring devices
-// back have ended, and devices have told what they decided about kernels; it waits for neither
-// longer than settleWait. It runs beside the loop.
+// end closes all devices in parallel. First it waits, at most settleWait each time, for
+// samplers and attempts to bring devices back to end, and for devices to report their
+// decisions about kernels. It has a goroutine of its own.
 func (l *loop) end(open []*dev, attempts []<-chan struct{}) {
 	x := l.x
 	close(l.unwatched)

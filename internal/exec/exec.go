@@ -65,12 +65,12 @@ type Config struct {
 	// Streams is the number of kernels that a device runs at a time; 0 leaves it to the
 	// device.
 	Streams int
-	// Rungs are those of Engine.Health.Ladder that the caller brings; see weft.Rung.
+	// Rungs are the caller's functions for rungs of Engine.Health.Ladder; see weft.Rung.
 	Rungs map[string]func(ctx context.Context, device string) error
 	// Spares are the names of devices that stand by: see engine.Options.
 	Spares []string
-	// Patient, when set, is a device beside those of Drivers, the last one, whose tasks wait
-	// for other runs: see engine.Options. Open closes it if it fails.
+	// Patient, when set, is added as the last device, after those of Drivers. Its tasks wait for
+	// other runs: see engine.Options. Open closes it if it fails.
 	Patient driver.Device
 	// Enter, when set, is called by the loop's goroutine, locked to its thread, before all else.
 	Enter func()
@@ -280,8 +280,8 @@ func describe(devs []driver.Device, c Config) *machine.Machine {
 	return m
 }
 
-// Launched reports whether ctx is that of a Go kernel which runs on a device of the executor. A
-// kernel must not wait for a run, which may need what its own run holds.
+// Launched reports whether ctx belongs to a Go kernel that runs on a device of the executor. A
+// kernel must not wait for a run, which may need resources that its own run holds.
 func (x *Executor) Launched(ctx context.Context) bool { return x.board.Launched(ctx) }
 
 // do runs fn on the loop's goroutine. It returns false when the loop has ended,
@@ -391,8 +391,7 @@ func (l *loop) compare(j *Job, rep *engine.Report, err error) {
 	}
 }
 
-// Snapshot returns a copy of what is known about the devices, and their state;
-// nil after Close.
+// Snapshot returns a copy of the measured costs and the state of the devices; nil after Close.
 func (x *Executor) Snapshot() (cost *machine.History, st []engine.DeviceStatus) {
 	x.Look(func(_ machine.Cost, now []engine.DeviceStatus) { cost, st = x.cost.Clone(), now })
 	return cost, st

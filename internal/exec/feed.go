@@ -214,7 +214,7 @@ type feeds struct {
 	looked uint64
 }
 
-// find returns what is kept for a feed, nil for nothing.
+// find returns the entry kept for a feed, or nil.
 func (fs *feeds) find(f *Feed) *kept {
 	if f.run != 0 {
 		return fs.runs[f.run]

@@ -25,9 +25,8 @@ type Job struct {
 	// Done is called exactly once for every Start: on the loop's goroutine, so
 	// that it must not block, or by Start itself after Close.
 	Done func(*engine.Report, error)
-	// Free, when set, is called on the loop's goroutine when nothing of a job that
-	// passed Check uses its memory any more: before Done, or after it where that told of
-	// ErrHeld.
+	// Free, when set, is called on the loop's goroutine once nothing uses the memory of a
+	// job that passed Check: before Done, or after a Done that got ErrHeld.
 	Free func()
 	// For, when set, is the job in progress of which a task, Options.OfTask, waits for this
 	// one on the patient device.

@@ -8,8 +8,8 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// learn fills in what is known about the devices, from the cache or by measuring
-// them, before the engine takes over.
+// learn fills in the rates of the devices, from the cache or by measuring them,
+// before the engine takes over.
 func (x *Executor) learn(ctx context.Context, l *loop, c *Config) {
 	x.cache = newCache(c.CacheDir, x.Machine, c.Log)
 	if c.Calibrate {

@@ -547,10 +547,8 @@ func (l *loop) copy(a *engine.Action) {
 	l.counts.CopyBytes += a.Bytes
 	peer := a.From != machine.Host && a.Device != machine.Host && a.From != a.Device
 	if peer {
-		// Devices that take from one another are given their work in the order it
-		// was decided: the source knows the buffer and what comes before, and what
-		// it has to do for others, in an order in which nothing waits for what is
-		// behind it.
+		// Flush the source device first. Its queue then holds every operation this copy depends
+		// on, so two devices that copy from each other cannot deadlock.
 		l.send(l.devs[a.From], nil)
 	}
 	if l.sums != nil {

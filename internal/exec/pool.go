@@ -9,15 +9,15 @@ import (
 )
 
 // hostPool recycles host buffers by power-of-two size class. It keeps a bounded
-// number of bytes; the rest goes back to the garbage collector. Large buffers
-// are made to measure, and serve who needs as much or somewhat less: a graph
-// that is run again finds those of its last run.
+// number of bytes; the garbage collector gets the rest. A large buffer is made to
+// measure, and is given out again for the same size or a somewhat smaller one: a
+// graph that is run again finds the buffers of its last run.
 type hostPool struct {
 	free  [64][][]byte
 	held  int64
 	limit int64 // bytes kept; 0 means maxHeld, less than 0 none
-	// shared, when not nil, is where buffers come from while it has any: devices
-	// in other processes copy from and to it without staging.
+	// shared, when not nil, provides buffers while it has any: devices in other
+	// processes copy from and to them without staging.
 	shared driver.SharedMemory
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/weft-run/weft/internal/probe"
 )
 
-// probeTimeout is the time that a probe may run before its device is taken for lost, whatever bounds
-// tasks: a million times what it takes, and less than anybody waits for a device that hangs.
+// probeTimeout is the time limit of a probe, whatever the limit of tasks; a device that exceeds
+// it is taken for lost. It is a million times the usual time of a probe.
 const probeTimeout = 30 * time.Second
 
 // probe runs a small graph with a known answer on a device and tells the engine how that ended.

@@ -206,8 +206,8 @@ func (l *loop) lookAfter() {
 	l.looks = l.looks[:0]
 }
 
-// detach lets a device run other operations beside a call that keeps other runs waiting
-// and cannot be ended.
+// detach lets a device run other operations while a call that keeps other runs waiting goes
+// on and cannot be ended.
 func (l *loop) detach(d *dev, now time.Duration) {
 	can, ok := d.Device.(driver.Detacher)
 	if !ok {

@@ -76,7 +76,7 @@ func (s *Space) Empty(region int32) bool {
 	return ok && s.extents[i].free && s.extents[i].next < 0
 }
 
-// Used is the size of the extents in use, Size that of all regions.
+// Used is the size of all extents in use.
 func (s *Space) Used() int64 { return s.used }
 
 // Size is the size of all regions.

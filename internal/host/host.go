@@ -40,7 +40,7 @@ func (p Processor) Others(before Processor, ago time.Duration) float64 {
 	return max(float64((p.All-before.All)-(p.Own-before.Own))/float64(ago), 0)
 }
 
-// ErrMemory is what the errors of Enough are.
+// ErrMemory is wrapped by the errors of Enough.
 var ErrMemory = errors.New("not enough memory")
 
 // memoryError says how much memory is missing.

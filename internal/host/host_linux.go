@@ -70,9 +70,8 @@ func readLimits(root string) Limits {
 	return l
 }
 
-// restrict applies the limits of a control group and of the groups above it, the
-// root last: a container sees its own group as the root, while its path is that of
-// the machine outside.
+// restrict applies the limits of a control group and of the groups above it, the root last. In a
+// container the own group appears as the root, while its path is the one on the machine outside.
 func (l *Limits) restrict(read func(string) string, controllers, path string) {
 	base, mem, used := "sys/fs/cgroup", "memory.max", "memory.current"
 	switch {

@@ -77,8 +77,8 @@ func ParseList(s string) (numbers []int, ok bool) {
 	return slices.Compact(numbers), true
 }
 
-// Arrange orders cores so that those of a node stand together, nodes and their cores by
-// number; cores of no node come last. With one node or none they ascend.
+// Arrange orders cores by node, then by number; cores of no node come last. With one
+// node or none they ascend.
 func Arrange(cores []int, nodes []Node) []int {
 	home := Homes(nodes)
 	out := slices.Clone(cores)

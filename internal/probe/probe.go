@@ -11,7 +11,7 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// Kind is what a probe measures.
+// Kind is the quantity that a probe measures.
 type Kind uint8
 
 const (
@@ -31,8 +31,8 @@ type Probe struct {
 	Kind   Kind
 	Kernel *graph.Kernel
 	Unit   graph.Unit
-	// Ops is how much arithmetic one item of the grid is, Bytes how much
-	// memory traffic: both are part of the kernel.
+	// Ops is the number of operations of one item of the grid, Bytes its memory traffic: both
+	// follow from the kernel.
 	Ops, Bytes float64
 }
 
@@ -129,7 +129,7 @@ func Graph(device string) (*graph.Graph, error) {
 	return b.Build()
 }
 
-// Fill writes the input of a check: bytes that are as good as random and those of a seed.
+// Fill writes the input of a check: pseudorandom bytes of a seed.
 func Fill(in []byte, seed uint64) {
 	x := seed*0x9e3779b97f4a7c15 + 1
 	for i := 0; i+8 <= len(in); i += 8 {

@@ -93,8 +93,8 @@ func overlap(a, b []float32) bool {
 }
 
 const (
-	// fewRows is how many rows for each unit are too few to be dealt out: below that, a core
-	// packs B in about the time it computes.
+	// fewRows is the number of rows per unit below which rows are not divided among units: a
+	// core would spend about as long on packing B as on computing.
 	fewRows = 64
 	// blocksEach is how many blocks of columns each unit gets, so that all end at about the
 	// same time.

@@ -36,7 +36,7 @@ var ErrConfig = errors.New("bad product")
 type Kind struct {
 	// Name names the workload, for reports and kernels, and the package with its Funcs.
 	Name string
-	// Unit is what Rate counts, as "GFLOP".
+	// Unit is the unit that Rate counts, as "GFLOP".
 	Unit  string
 	Class workload.Class
 	// Zero is the sum of no terms.
@@ -58,9 +58,10 @@ type Numbers struct {
 	A, B, C []float32
 }
 
-// Items of the Go kernels. Each call of the first packs all of B, which must be
-// nothing beside the work. The others can be small, so that cores end together:
-// rows enough for a panel to be worth reading, panels enough for a page.
+// Items of the Go kernels. A call for rows of an unpacked B packs all of it, which must cost
+// little next to the work, so its items have many rows. The others can be small, so that
+// cores end together: enough rows for a panel to be worth reading, enough panels to fill a
+// page.
 const (
 	rowsPer   = 480
 	packedPer = 24
@@ -94,7 +95,7 @@ func New(kd Kind, inner *panel.Kernel, others ...graph.Impl) *Kind {
 	return &kd
 }
 
-// packedSize is how many floats a packed matrix has.
+// packedSize returns the number of floats of a packed matrix.
 func packedSize(k, n int) int64 {
 	return signature.Product(k, panel.Columns, int(signature.Parts(n, panel.Columns)))
 }
@@ -104,8 +105,8 @@ func (kd *Kind) Funcs() map[string]weft.Func {
 	return signature.Funcs(kd.kernels)
 }
 
-// atOnce is how many terms are computed between two looks at whether anybody wants
-// them, a second's worth or two, but for whole blocks of rows: for each B is read again.
+// atOnce is the number of terms computed between two checks for cancellation, about one to
+// two seconds of work. It is rounded to whole blocks of rows, since each block reads B again.
 const atOnce = 1 << 35
 
 // scratches is memory for packed blocks.
@@ -231,7 +232,7 @@ func (j *Job) Name() string {
 	return fmt.Sprintf("%s %d × %d × %d", j.kind.Name, j.n.M, j.n.K, j.n.N)
 }
 
-// Class is that of the kind: R or X, since no sum is cut.
+// Class returns the class of the kind: R or X, since no sum is cut.
 func (j *Job) Class() workload.Class { return j.kind.Class }
 
 // blocks is the number of blocks of columns.
@@ -275,8 +276,8 @@ func (j *Job) Items() sched.Items {
 	}
 }
 
-// Grain is how many items make what every task does anew cheap: packing a block of
-// B, or reading all of it packed.
+// Grain returns the number of items from which the work that every task repeats is cheap:
+// packing a block of B, or reading all of the packed B.
 func (j *Job) Grain() int64 {
 	switch {
 	case j.whole:
@@ -287,8 +288,8 @@ func (j *Job) Grain() int64 {
 	return rowsPer / 2
 }
 
-// Streamed says that no row of C needs another: while rows are computed, those of A that come
-// next are copied to a GPU, and those of C before them back.
+// Streamed marks that no row of C needs another: while rows are computed, the next rows of A
+// are copied to a GPU and the previous rows of C are copied back.
 func (j *Job) Streamed() {}
 
 // Whole is the product as one task.
@@ -349,8 +350,8 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 func (j *Job) addPacking(b *graph.Builder, from graph.DataID, tasks int) graph.DataID {
 	panels := panel.Count(j.n.K, j.n.N)
 	start := func(p int) int64 { return 4 * int64(panel.Start(j.n.K, j.n.N, p)) }
-	// An output, so that its tasks write into one piece of memory and nobody has
-	// to gather it; and memory of the job's is made once.
+	// An output, so that its tasks write into one piece of memory that need not be gathered,
+	// and so that the job's memory is allocated once.
 	to := b.Data(graph.Data{Name: "packed B", Bytes: start(panels), Output: true, Elem: graph.F4, Tolerance: graph.SameBytes})
 	for i := range tasks {
 		lo, hi := i*panels/tasks, (i+1)*panels/tasks
@@ -400,7 +401,7 @@ func (j *Job) Check() (err error) {
 	return err
 }
 
-// Misses is what the last Check may not have seen.
+// Misses returns the errors that the last Check may not have seen.
 func (j *Job) Misses() []workload.Miss { return j.misses }
 
 // Ops returns the operations, additions and multiplications of the semiring, of

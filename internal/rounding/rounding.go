@@ -13,8 +13,8 @@ const (
 	Tiny = 0x1p-126
 )
 
-// sigmas is how many standard deviations a sum may be off by. Of 2³⁰ sums with errors
-// like random numbers none is beyond 7.
+// sigmas is the number of standard deviations that a sum may be off by. Of 2³⁰ sums with random
+// errors none is beyond 7.
 const sigmas = 8
 
 // Sum is a sum in float64, and which float32 sums of the same terms are right.

@@ -15,7 +15,7 @@ type Kernel struct {
 	Name string // by which graphs name it
 	Does string // what it computes, in a line
 	Args []Arg  // in the order of a task's uses
-	// Grid is what a step's grid has, in words for people.
+	// Grid describes the grid of a step, for people.
 	Grid string
 	// Per is how many items of a step's grid one item of the function is, as graph.Impl.Per.
 	Per    []uint32
@@ -57,7 +57,7 @@ type Param struct {
 // maxArgs is the most arguments that a signature has.
 const maxArgs = 12
 
-// Need is what a call with certain parameters takes.
+// Need holds what a call with certain parameters needs.
 type Need struct {
 	// Items is how many items of the function there are. A call for more computes these.
 	Items int64
@@ -65,8 +65,9 @@ type Need struct {
 	Elements [maxArgs]int64
 }
 
-// Of completes the signature of a function with parameters P and adds it to All. need says what a call takes, or
-// what is wrong with the parameters; the arguments are there for their lengths.
+// Of completes the signature of a function with parameters P and adds it to All. need returns
+// the needs of a call, or an error about its parameters; it may use only the lengths of the
+// arguments.
 func Of[P any](k Kernel, need func(c *driver.Call, p P) (Need, error), fn func(c *driver.Call, p P, lo, hi int)) Kernel {
 	if len(k.Args) > maxArgs {
 		panic(fmt.Errorf("signature: kernel %q has %d arguments; %d are the most", k.Name, len(k.Args), maxArgs))

@@ -14,7 +14,7 @@ const (
 	NEON              // two at once, on arm64
 )
 
-// Sets are those that this machine has, that of Go first.
+// Sets returns the instruction sets of this machine, with Go first.
 func Sets() []Set {
 	if Best == NEON {
 		return []Set{Go, NEON}

@@ -63,7 +63,7 @@ func Of(g *graph.Graph) *Stages {
 	return s
 }
 
-// Tasks is how many tasks there are.
+// Tasks returns the number of tasks.
 func (s *Stages) Tasks() int { return len(s.tasks) }
 
 // End returns where a stage should end that begins at lo and is to have about n tasks: at

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Unit is what may follow a number: a power of ten times a power of two.
+// Unit is a suffix of numbers; it stands for a power of ten times a power of two.
 type Unit struct {
 	Suffix string
 	Exp    int  // power of ten

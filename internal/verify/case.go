@@ -6,8 +6,8 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// Case is one task that is checked: its executions so far, and what is to be done next. The
-// zero Case has none.
+// Case is one task that is checked: its executions so far. The zero Case has none. Next
+// decides how it goes on.
 type Case struct {
 	ran    []execution
 	failed []machine.DeviceID
@@ -19,7 +19,7 @@ type execution struct {
 	agrees []bool
 }
 
-// Do is what comes next in a case.
+// Do is the kind of the next step of a case.
 type Do uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 	GiveUp              // no two agree, and nothing is left that could decide
 )
 
-// Next is what comes next.
+// Next is the next step of a case.
 type Next struct {
 	Do    Do
 	Only  []machine.DeviceID
@@ -39,10 +39,10 @@ type Next struct {
 	Wrong []int // likewise
 }
 
-// World is what a case depends on at present.
+// World is the state of the devices that the decisions of a case depend on.
 type World struct {
-	// Able are the devices that take work and can execute the task, and Coming those that can
-	// and are being brought back or are suspect, which ends in some time.
+	// Able are the devices that take work and can execute the task. Coming are devices that
+	// can execute it but are being brought back or are suspect, which ends in some time.
 	Able, Coming []machine.DeviceID
 	// Comparable and Alike are the functions of these names for two devices. Reference says
 	// that Go functions of this process can execute the task, which compares as a device
@@ -51,12 +51,13 @@ type World struct {
 	Reference         bool
 }
 
-// Next decides by the rule that two executions on different devices which agree are right. The
-// first one goes, waits and fails as the task would if it were not checked. The
-// second one is on a device of the same kind where there is one. When no two agree, another
-// device decides, and the process itself when there is none. A device that is coming back is
-// waited for before a result is used that no other agrees with: it may be that of the device
-// which is wrong. A device on which an execution failed after the first does not decide.
+// Next decides the next step of a case. Two equal results from different devices are taken to
+// be right. The first execution goes, waits and fails as the task would if it were not
+// checked. The second one is on a device of the same kind where there is one. When no two
+// results agree, another device decides, or this process when there is none. Before a result
+// is used that no other agrees with, Next waits for devices that are coming back, since the
+// device that computed it may be the wrong one. A device on which an execution failed after
+// the first does not decide.
 func (c *Case) Next(w World) Next {
 	if len(c.ran) == 0 {
 		return Next{Do: Execute}

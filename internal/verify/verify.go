@@ -10,7 +10,7 @@ import (
 // Dialect is the one dialect of the device that checks, whose name and backend it is too.
 const Dialect graph.Dialect = "verify"
 
-// Kernel is what a task that was picked runs there.
+// Kernel is the kernel that a picked task runs on a device of Dialect.
 var Kernel = &graph.Kernel{Name: string(Dialect), Impls: []graph.Impl{{Dialect: Dialect, Entry: string(Dialect)}}}
 
 // Pick reports whether a task of a run is among the one in every that are checked. It is a

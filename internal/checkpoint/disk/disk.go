@@ -66,8 +66,8 @@ func Open(dir, name string, create bool) (*Folder, error) {
 	return &Folder{root}, nil
 }
 
-// Remove removes the folder of that name in dir, or a link in its place, with what is in it; dir may be a link. That there is
-// none is no error.
+// Remove removes the folder of that name in dir with its content, or a link in its place. A
+// missing folder is no error. dir may be a link.
 func Remove(dir, name string) error {
 	parent, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,9 +111,9 @@ func (f *Folder) Create(name string, size int64) (checkpoint.File, error) {
 	return &file{File: out, direct: direct}, nil
 }
 
-// bounceBytes is how much is written at a time of memory that is not aligned, and after how
-// much a file in the page cache is made durable: what is there at once is what other writers
-// may have to wait for.
+// bounceBytes is the number of bytes written at a time from memory that is not aligned, and the
+// number after which a file in the page cache is synced: other writers may have to wait for that
+// many.
 const bounceBytes = 8 << 20
 
 // file is a file that is written.
