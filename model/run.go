@@ -72,8 +72,8 @@ func (m *Model) Prepare(rt *weft.Runtime) (*Prepared, error) {
 	return p, nil
 }
 
-// With returns the model with options for its runs, as [weft.Prepared.With] does. Both have the
-// same weights: Release of one gives up those of the other.
+// With returns the model with options for its runs, as [weft.Prepared.With] does. Both share the
+// weights: Release of either releases them for both.
 func (p *Prepared) With(o weft.RunOptions) (*Prepared, error) {
 	if p == nil {
 		return nil, errNoPrepared
@@ -92,10 +92,10 @@ var (
 	errNoPrepared = errors.New("the prepared model is nil; Prepare returns one")
 )
 
-// On returns the model with all its tasks on one device, by its name, in place of those that
-// the model itself allows. Both have the same weights, of which the device gets a copy with its
-// first run: Release of one gives up those of the other. It errs for a model with tasks that
-// take several devices.
+// On returns the model with all its tasks on one device, by its name, instead of the devices
+// that the model itself allows. Both share the weights, of which the device gets a copy with its
+// first run: Release of either releases them for both. On errs for a model with tasks that take
+// several devices.
 func (p *Prepared) On(device string) (*Prepared, error) {
 	if p == nil {
 		return nil, errNoPrepared
@@ -182,8 +182,8 @@ func (p *Prepared) Run(ctx context.Context, b ...Binding) (*weft.Report, error) 
 	return p.prepared.Run(ctx, bound...)
 }
 
-// RunStages runs the model in stages with checkpoints in between, as
-// [weft.Runtime.RunStages] does. Tasks are those of the model, and none is made of several.
+// RunStages runs the model in stages with checkpoints in between, as [weft.Runtime.RunStages]
+// does. It runs the model's tasks as they are, without fusing any.
 func (p *Prepared) RunStages(ctx context.Context, keep weft.Keep, b ...Binding) (*weft.Report, error) {
 	bound, err := p.bindings(b)
 	if err != nil {

@@ -34,17 +34,18 @@ type hardwareOptions struct {
 	Begun []uint32
 	// Cost gives the real durations.
 	Cost machine.Cost
-	// Noise varies every duration by up to this fraction either way, as a
-	// function of Seed and of what is run where, not of the order of things.
+	// Noise varies every duration by up to this fraction either way. The variation depends
+	// on Seed, the operation and its device, not on the order of operations.
 	Noise float64
 	Seed  uint64
 	// Check turns the oracle on: contents, uses in flight, results.
 	Check bool
-	// Late has completions told late, those of a lane in order and lanes in any,
-	// and members of a gang end one after another.
+	// Late delays the reports of completions, in order within a lane and in any order
+	// between lanes, and makes members of a gang end one after another.
 	Late bool
-	// Board, when not nil, is kept as live devices keep theirs, and must say of
-	// everything an operation waited for what the simulation knows.
+	// Board, when not nil, is kept as live devices keep theirs. Before an operation starts,
+	// it must show everything the operation waited for in the state that the simulation
+	// knows.
 	Board *driver.Board
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/weft-run/weft/collective"
 )
 
-// blockBytes is what is folded at a time: it stays in the nearest cache until it
-// has been written to all results.
+// blockBytes is the number of bytes folded at a time: they stay in the nearest
+// cache until they have been written to all results.
 const blockBytes = 8 << 10
 
 // scratches are blocks to fold in, aligned for any element.
@@ -76,7 +76,7 @@ func Copy(dst, src []byte, stream bool) {
 	copy(dst, src)
 }
 
-// number is what Go computes with by itself.
+// number lists the types that Go computes with directly.
 type number interface {
 	float32 | float64 | int32 | int64
 }

@@ -78,8 +78,8 @@ func Run(t *testing.T, c Config) {
 	if c.Impls == nil {
 		c.Impls = GoImpls
 	}
-	// The first Open may start what a process has once and for all; what is
-	// there after it is no leak.
+	// The first Open may start goroutines that a process has once and for all.
+	// Those are no leak.
 	ways := map[string]bool{"buffers": false}
 	for _, d := range open(t, &c) {
 		if d.Info().HostMemory {

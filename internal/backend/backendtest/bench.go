@@ -81,9 +81,9 @@ func benchRig(b *testing.B, c *Config) *rig {
 	return r
 }
 
-// meter gives a device operations without the rig's bookkeeping, which would be
-// what is measured; it keeps at most window and a batch in flight. Only errors
-// and counts are looked at.
+// meter gives a device operations without the rig's bookkeeping, whose time would
+// be measured too. It keeps at most window and a batch in flight, and looks only at
+// errors and counts.
 type meter struct {
 	d      *dev
 	window int

@@ -57,7 +57,7 @@ func (p *LayoutParams) words() []uint32 {
 	return []uint32{uint32(p.N), uint32(a), uint32(a >> 32), uint32(p.B), uint32(p.C), uint32(p.C >> 32), math.Float32bits(p.D)}
 }
 
-// errFail is what the kernel fail fails with.
+// errFail is the error of the kernel fail.
 var errFail = errors.New("this kernel fails")
 
 // Funcs returns the kernels as Go functions, for drivers that run those.

@@ -12,8 +12,8 @@ import (
 )
 
 // testLaunch computes y += k*x on parts of buffers, in sizes around those that
-// devices are cut into. Numbers are small whole ones, so the result is exact on
-// any device, and what lies beside the parts must not change.
+// devices are cut into. Numbers are small integers, so the result is exact on any
+// device. Bytes outside the parts must not change.
 func testLaunch(r *rig) {
 	d := r.devs[0]
 	for _, n := range []int{1, 3, 31, 32, 33, 255, 256, 257, 1000, 100_003} {
@@ -84,8 +84,9 @@ func testSteps(r *rig) {
 }
 
 // testStepArgs runs a task whose steps have arguments of their own, in an order of
-// their own and some of them twice, and steps that name what is not there. Often,
-// because devices may record tasks that come again, and on other buffers.
+// their own and some of them twice, and steps that name arguments that do not
+// exist. It does so many times and on changing buffers, because devices may record
+// tasks that come again.
 func testStepArgs(r *rig) {
 	d := r.devs[0]
 	const n = 1009

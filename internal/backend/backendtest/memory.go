@@ -224,8 +224,8 @@ func testBufferLeak(r *rig) {
 	d.alive("ten thousand buffers")
 }
 
-// testSecrets frees buffers that hold secrets and makes others of the same size at once: these must
-// hold nothing of them, and must not lose what is written to them while the secret is overwritten.
+// testSecrets frees buffers that hold secrets and at once makes others of the same size. These must
+// not contain secrets, and must keep data that is written while the secret is overwritten.
 func testSecrets(r *rig) {
 	d := r.devs[0]
 	rnd := rand.New(rand.NewPCG(4, 2))

@@ -59,8 +59,8 @@ func testLaneOrder(r *rig) {
 	}
 }
 
-// long is how often the slow kernel turns where something must still run when
-// the next thing is looked at.
+// long is the number of rounds of the slow kernel that keeps it running while a
+// test looks at the next operation.
 const long = 1 << 20
 
 // testWaits has readers and writers wait for a launch that takes its time.
@@ -258,9 +258,9 @@ func testFailure(r *rig) {
 	e.alive("a failure elsewhere")
 }
 
-// busy gives a device work that takes a while on its first compute lane, more
-// behind it on all lanes, and something that waits for what never comes. It
-// returns what is counted, the adds that count, and that last operation.
+// busy gives a device work that takes a while on its first compute lane, more work
+// after it on all lanes, and an operation that waits for never. It returns the
+// counter, the adds that increment it, and that last operation.
 func (d *dev) busy(never op) (counted block, adds []op, stuck op) {
 	x := d.put(words(1))
 	counted = d.put(words(0))

@@ -13,8 +13,8 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// deadline is how long an operation may take before the test gives up on it:
-// long enough for a driver that compiles a kernel on a busy machine.
+// deadline limits the time of an operation: long enough for a driver that compiles
+// a kernel on a busy machine.
 var deadline = 2 * time.Minute
 
 // rig is a few devices on one board. Whatever else a test looks at, the rig
@@ -158,8 +158,8 @@ func (d *dev) wipe(b driver.Buffer) {
 	d.batch = append(d.batch, driver.Op{Kind: driver.Free, Buf: b, Secret: true})
 }
 
-// write copies host memory into a buffer. Host memory is given as it is, so the
-// offset beside it must not matter.
+// write copies host memory into a buffer. The operation has an offset for its
+// source too, which must be ignored for host memory.
 func (d *dev) write(b driver.Buffer, off int64, data []byte, waits ...op) op {
 	return d.add(driver.Op{
 		Kind: driver.Copy, Lane: d.in(), Bytes: int64(len(data)), Src: driver.NoBuffer, HostSrc: data, SrcOff: 1 << 40, Dst: b, DstOff: off,
@@ -416,7 +416,7 @@ func (d *dev) alive(after string) {
 	}
 }
 
-// memory is how many bytes the device has, 0 if it does not say.
+// memory returns the device's memory in bytes, 0 if it does not say.
 func (d *dev) memory() int64 { return d.Info().MemBytes }
 
 // revive tries the rungs from the lowest on.

@@ -36,7 +36,7 @@ func (l *lane) begin(q *queued, args [][]byte) {
 	}
 }
 
-// updated reports whether the memory of an argument is also written, as that of volatile data.
+// updated reports whether the memory of an argument is also written, as for volatile data.
 func updated(task *graph.Task, args [][]byte, of int) bool {
 	for i := range task.Uses {
 		if task.Uses[i].Access.Writes() && overlap(args[i], args[of]) {

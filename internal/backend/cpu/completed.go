@@ -10,7 +10,7 @@ import (
 
 // overdue is the time since its last completion after which a lane's completions are
 // collected although it has not handed them over: the kernel it runs may never return. 1 ms
-// is longer than a kernel known to be short takes, and short beside every timeout.
+// is longer than a kernel known to be short takes, and much less than any timeout.
 const overdue = time.Millisecond
 
 // completed are the completions of a lane that were not collected. The lane gathers them

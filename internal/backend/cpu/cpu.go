@@ -23,7 +23,7 @@ type Options struct {
 	Parts int
 	// Cores limits how many cores are used; 0 means all.
 	Cores int
-	// MemBytes is how much host memory weft may use; 0 means no limit.
+	// MemBytes is the host memory that weft may use; 0 means no limit.
 	MemBytes int64
 	// Pin ties each device's threads to its cores.
 	Pin bool
@@ -310,8 +310,8 @@ func (d *device) Stop(op driver.Wait) {
 	}
 }
 
-// Drop gives up on what the device runs. A call under way ends when its kernel
-// asks, if it does; what is behind it never begins.
+// Drop abandons the device's operations. A running kernel may notice by Stopped or its
+// context; operations queued after it never begin.
 func (d *device) Drop(error) {
 	for _, l := range d.lanes {
 		l.mu.Lock()

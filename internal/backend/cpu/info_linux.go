@@ -38,7 +38,7 @@ func Realtime() error {
 	return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
 }
 
-// modelName is what the machine calls its processor.
+// modelName returns the processor's name as the machine reports it.
 func modelName() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {

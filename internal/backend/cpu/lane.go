@@ -21,9 +21,9 @@ const (
 	// that took flushAfter or longer, since the next one may take as long.
 	flushAt    = 64
 	flushAfter = 20 * time.Microsecond
-	// spins is how often a lane looks again before it goes to sleep: some tens of
-	// microseconds, in which the next batch of short tasks comes. Being woken for
-	// each takes as much of the cores, and the time of whoever wakes it.
+	// spins is the number of times a lane looks again before it goes to sleep: some tens
+	// of microseconds, in which the next batch of short tasks comes. Waking up for each
+	// would take as much of the cores, and the time of the goroutine that wakes it.
 	spins = 400
 )
 
@@ -66,7 +66,7 @@ type lane struct {
 	before []sum    // checksums of what the launch only reads, if they are wanted
 }
 
-// found is what a kernel was found to be.
+// found is the implementation found for a kernel.
 type found struct {
 	impl *graph.Impl
 	fn   driver.Func
@@ -114,7 +114,8 @@ type batch struct {
 	errs  []error  // why an operation cannot begin
 }
 
-// queued is an operation; its waits and args end where those of the next begin.
+// queued is an operation; its waits and args end where those of the next operation
+// begin.
 type queued struct {
 	seq         uint32
 	waits, args int32       // where they begin

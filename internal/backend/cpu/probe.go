@@ -49,7 +49,7 @@ func mixIntegers(out *byte, rounds int) {
 var probeFuncs = Probes()
 
 // Probes returns the functions behind the kernels of internal/probe, which every
-// device of this backend has beside those it is given. Others that run Go
+// device of this backend has in addition to its own. Other devices that run Go
 // functions can be given them.
 func Probes() map[string]driver.Func {
 	l := arithmetic()

@@ -2,7 +2,7 @@ package cpu
 
 import "golang.org/x/sys/cpu"
 
-// simdLanes is how many 32-bit numbers a vector register holds.
+// simdLanes returns the number of 32-bit numbers in a vector register.
 func simdLanes() int {
 	switch {
 	case cpu.X86.HasAVX512F:

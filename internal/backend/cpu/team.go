@@ -41,8 +41,8 @@ type teamLaunch struct {
 	panic  atomic.Pointer[error]
 }
 
-// chunksPerCore is how finely a launch is cut: enough that cores end together
-// when one is slower, few enough that taking them costs nothing.
+// chunksPerCore is the number of pieces of a launch per core: enough that cores end together
+// when one is slower, few enough that taking them costs little.
 const chunksPerCore = 8
 
 func newTeam(d *device) *team {

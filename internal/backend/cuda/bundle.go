@@ -10,13 +10,13 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// bundleMax is how many short launches go to the GPU in one call.
+// bundleMax is the number of short launches that go to the GPU in one call.
 const bundleMax = 16
 
-// bundle is short launches gathered for a stream. They go out together, as a
+// bundle holds short launches gathered for a stream. They go out together, as a
 // CUDA graph of as many kernels in a row, whose parameters are set before each
-// launch: on an H200 that costs 1.1 µs a kernel where a launch by itself costs
-// 4.4. What is not a short launch flushes the bundle before it.
+// launch: on an H200 that costs 1.1 µs a kernel, a launch by itself 4.4 µs. Any
+// other operation flushes the bundle first.
 type bundle struct {
 	waiting []gathered
 	graphs  [bundleMax + 1]chainGraph // by length

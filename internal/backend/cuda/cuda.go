@@ -33,9 +33,9 @@ import (
 type Options struct {
 	// Devices are the numbers of the GPUs to open, as in cuda:1; none means all.
 	Devices []int
-	// Lanes is how many kernels a GPU runs at once (1, at most 6). With more
-	// than one, small kernels overlap; a kernel's measured time then includes
-	// what it waited for others, and after a fault several kernels are suspects.
+	// Lanes is the number of kernels that a GPU runs at once (1, at most 6). With more
+	// than one, small kernels overlap; a kernel's measured time then includes waiting
+	// for others, and after a fault several kernels are suspects.
 	Lanes int
 	// MemBytes limits the memory for buffers on each GPU; 0 means what is free
 	// when it opens, less a margin.
@@ -113,7 +113,7 @@ func (d *cudaDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 	return out, nil
 }
 
-// platform is what the devices of one Open share.
+// platform holds what the devices of one Open share.
 type platform struct {
 	o      Options
 	log    *slog.Logger

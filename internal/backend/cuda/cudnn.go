@@ -10,8 +10,7 @@ import (
 
 var cudnnNames = []string{"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"}
 
-// cudnn is NVIDIA's library for neural networks; what is used of it is the
-// convolution.
+// cudnn is NVIDIA's library for neural networks. Only its convolution is used.
 type cudnn struct {
 	lib                                                          *library
 	create, destroy, setStream, errorString                      proc
@@ -141,8 +140,8 @@ type algorithmPerf struct {
 	_            [5]int32 // whether it is deterministic; the mathematics used
 }
 
-// sums reports whether the algorithm adds up products of inputs and weights, so that its rounding
-// is that of such a sum. Those by Fourier transforms (4, 5) and by Winograd (6, 7) round
+// sums reports whether the algorithm adds up products of inputs and weights, and so rounds like
+// such a sum. The algorithms by Fourier transforms (4, 5) and by Winograd (6, 7) round
 // intermediate values that are larger.
 func (a *algorithmPerf) sums() bool { return a.algo < 4 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// device is an open GPU. Fields are in three groups: those that never change
-// after open, those behind mu, and those of the owner, the thread that run is.
-// Lock order: mu, then memory.mu of any device; tell stands alone.
+// device is an open GPU. Its fields are in three groups: constant after open, guarded by mu,
+// and used only by the owner, the thread of run. Lock order: mu, then memory.mu of any device;
+// tell is never held with another.
 type device struct {
 	*platform
 	api   *api
@@ -81,7 +81,7 @@ type device struct {
 	wiper     wiper
 }
 
-// cores is how many shader cores a multiprocessor of an architecture has.
+// cores returns the number of shader cores of a multiprocessor of an architecture.
 func cores(arch int) int {
 	switch arch {
 	case 60, 70, 72, 75, 80:
@@ -90,8 +90,8 @@ func cores(arch int) int {
 	return 128
 }
 
-// margin is device memory left to the driver, to libraries and to others, beside
-// a part of all there is: every process on a GPU takes some for itself.
+// margin is device memory left to the driver, to libraries and to other processes, in addition
+// to a fraction of all memory: every process on a GPU takes some for itself.
 const margin = 768 << 20
 
 // open opens GPU number i.
@@ -194,9 +194,9 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 	go d.run()
 }
 
-// streamOf returns the number of the stream for the i-th of some lanes. Lanes after those that
-// compute copy in and out in turns: a worker has two for copies in parts before the last two.
-// Copies are on streams of their own, so that they run beside kernels.
+// streamOf returns the number of the stream for the i-th of some lanes. Lanes after the compute
+// lanes copy in and out in turns: a worker has two for copies in parts before the last two.
+// Copies have streams of their own, so that they overlap kernels.
 func (d *device) streamOf(i, lanes int) int {
 	n, compute := len(d.streams), min(d.info.Lanes, lanes-2)
 	if i < compute {
@@ -205,7 +205,7 @@ func (d *device) streamOf(i, lanes int) int {
 	return n - 2 + (i-compute)%2
 }
 
-// errLost is what everything but the culprit ends with.
+// errLost returns the error of all operations of a lost device except the culprit.
 func (d *device) errLost() error {
 	return fmt.Errorf("cuda: %s: %w: %w", d.info.Name, driver.ErrDeviceLost, *d.dead.Load())
 }
@@ -333,7 +333,7 @@ func (d *device) Completions(dst []driver.Completion) int {
 	return n
 }
 
-// Close waits for what is on the GPU and fails the rest.
+// Close waits for operations that are on the GPU and fails the rest.
 func (d *device) Close() error {
 	if d.closed.Swap(true) {
 		<-d.ended

@@ -13,7 +13,7 @@ type Error struct {
 	Code int32
 	Name string // as CUDA_ERROR_ILLEGAL_ADDRESS
 	Text string
-	// Log is what a compiler said, when one was asked.
+	// Log is the output of a compiler, if one ran.
 	Log string
 }
 

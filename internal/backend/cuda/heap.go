@@ -21,8 +21,8 @@ type heap struct {
 type extent struct{ at, bytes int64 }
 
 const (
-	// align is what every extent begins and ends at: what vector loads, the copy
-	// engines and tensor maps ask for.
+	// align is the alignment of every extent, in bytes: vector loads, the copy
+	// engines and tensor maps need it.
 	align = 256
 	// quickSizes is how many sizes are kept apart: four to each power of two, up
 	// to 16 MiB.

@@ -10,28 +10,30 @@ import (
 )
 
 const (
-	// spins is how often the owner looks for something to do, without anything
-	// having happened, before it begins to nap: some hundred microseconds, longer
-	// than a round trip and much shorter than a person notices on a bill.
+	// spins is the number of times the owner looks for work in vain before it begins to
+	// nap: some hundred microseconds, longer than a round trip and too short to matter
+	// for the use of a core.
 	spins = 2000
-	// farSpins is that where one core of many is to be spared: about a millisecond,
-	// as an executor and a caller look that long for the end of what it runs.
+	// farSpins is the same on machines with cores to spare: about a millisecond, as
+	// long as an executor and a caller look for the end of their work.
 	farSpins = 1 << 14
-	// napFor is how long it naps; what it misses is at most that late.
+	// napFor is the length of a nap, which is the longest delay before the owner sees
+	// an event.
 	napFor = 20 * time.Microsecond
-	// groupMax is how many short operations share one ticket on a busy stream: a
-	// ticket for each would cost the GPU as much as a short kernel.
+	// groupMax is the number of short operations that share one ticket on a busy
+	// stream: a ticket for each would cost the GPU as much as a short kernel.
 	groupMax = bundleMax
-	// short is below what an operation may share a ticket with its successors.
+	// shortNS is the time below which an operation may share a ticket with its
+	// successors.
 	shortNS = 20_000
-	// shortBytes is below what a copy counts as short.
+	// shortBytes is the size below which a copy counts as short.
 	shortBytes = 64 << 10
-	// checkEvery is how many naps pass between looks for errors on streams that
-	// do not move; looking costs a call into the driver.
+	// checkEvery is the number of naps between checks for errors on streams that do not
+	// move; a check costs a call into the driver.
 	checkEvery = 50
 )
 
-// direction is from which memory to which a copy goes.
+// direction is the pair of memories of a copy.
 type direction uint8
 
 const (
@@ -41,7 +43,7 @@ const (
 	peer
 )
 
-// state is how far an operation is.
+// state is the progress of an operation.
 type state uint8
 
 const (

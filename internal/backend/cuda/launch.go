@@ -280,8 +280,7 @@ func (d *device) load(image []byte) (uintptr, error) {
 	return uintptr(f.out[8]), nil
 }
 
-// classes is how many size classes there are; steps that say their block
-// themselves have as many of their own.
+// classes is the number of size classes. Steps that name their block have as many again.
 const classes = 64
 
 // class is the size class of a step: tasks of similar extent take similar time.

@@ -41,8 +41,8 @@ type chunk struct {
 	size   int64
 }
 
-// growth is how much physical memory the heap takes at a time, at least: taking
-// it costs a tenth of a millisecond however little it is.
+// growth is the least physical memory that the heap takes at a time: taking any amount
+// costs a tenth of a millisecond.
 const growth = 64 << 20
 
 // maxBuffers bounds buffer numbers, which index a table.

@@ -188,12 +188,12 @@ func cString(addr uintptr, limit int) string {
 	return string(b)
 }
 
-// bytes is where b begins. The frame keeps b, which also makes sure that it lies
+// bytes returns the address of b. The frame keeps b, which also makes sure that it lies
 // on the heap and does not move.
 func (f *frame) bytes(b []byte) uintptr {
 	f.keep = append(f.keep, b)
 	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// string is where s begins, as C likes it.
+// string returns the address of s as a C string.
 func (f *frame) string(s string) uintptr { return f.bytes(append([]byte(s), 0)) }

@@ -52,7 +52,7 @@ func (n *nccl) open(folders []string) error {
 	return n.err
 }
 
-// inProgress is how a call answers that goes on after it returned.
+// inProgress is the result of a call that goes on after it has returned.
 const inProgress = 7
 
 // result makes an error of a result; nil for success and for what goes on.
@@ -74,8 +74,8 @@ func (n *nccl) do(f *frame, p *proc, args ...uintptr) error {
 // ncclID is ncclUniqueId.
 type ncclID [128]byte
 
-// ncclConfig is ncclConfig_t as of version 2.14, the first that has one; later
-// ones fill in what is not there.
+// ncclConfig is ncclConfig_t as of version 2.14, the first that has one. Later
+// versions fill in the fields that are missing here.
 type ncclConfig struct {
 	size           uint64
 	magic, version uint32
@@ -91,7 +91,7 @@ type communicator struct {
 	left        atomic.Bool
 }
 
-// errLeft is how what ran on a communicator ends that was given up.
+// errLeft is the error of operations on a communicator that was given up.
 var errLeft = fmt.Errorf("%w: its communicator was given up", driver.ErrDependency)
 
 // joinLook is how long to wait between looks at a communicator in the making.
@@ -300,8 +300,8 @@ var (
 	ncclOps   = [...]uintptr{0, 4, 2, 3, 1}
 )
 
-// block is what rank r has of the vector when it is cut among all, as
-// collective.Cut does.
+// block returns the part of the vector that rank r has when it is divided among
+// all, as by collective.Cut.
 func (m *members) block(r int) (lo, n int64) {
 	each, more := m.count/int64(m.ranks), m.count%int64(m.ranks)
 	lo = int64(r)*each + min(int64(r), more)

@@ -170,7 +170,8 @@ const doubleBitEvent = 0x2
 // ends its worker, and says nothing about the GPU.
 var grave = []uint64{48, 64, 74, 79, 95, 119, 120}
 
-// nvLinkBPS is what one NVLink carries in each direction, by its version.
+// nvLinkBPS is the rate of one NVLink in each direction, in bytes per second, by
+// version.
 var nvLinkBPS = map[int]float64{1: 20e9, 2: 25e9, 3: 25e9, 4: 26.6e9, 5: 53e9}
 
 // pcieBPS is what a lane of PCI Express carries, by its generation, after its
@@ -245,7 +246,7 @@ func (d *device) LinkTo(other driver.Device) (machine.Link, error) {
 	return host, nil
 }
 
-// isGPU reports whether a PCI address is that of an open GPU.
+// isGPU reports whether a PCI address belongs to an open GPU.
 func (d *device) isGPU(pci string) bool {
 	f := getFrame()
 	defer f.free()

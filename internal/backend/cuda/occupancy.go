@@ -12,7 +12,7 @@ import (
 // first launch takes the shape of the highest occupancy, and only shapes close to that
 // are tried.
 
-// maxShapes bounds what is tried for one function: each costs some launches.
+// maxShapes bounds the shapes tried for one function: each costs some launches.
 const maxShapes = 4
 
 // leavesBlock says that an implementation lets the device choose how many threads
@@ -53,8 +53,8 @@ func (d *device) shapes(v *variant) []*variant {
 	return out
 }
 
-// active is how many blocks of a size a multiprocessor runs at once, 0 when the
-// driver does not say.
+// active returns the number of blocks of a size that a multiprocessor runs at once, 0
+// when the driver does not say.
 func (d *device) active(f *frame, v *variant, block uint32, shared int) int {
 	if d.api.code(f, &d.api.occupancyBlocks, f.at(0), v.fn, uintptr(block), uintptr(shared)) != 0 {
 		return 0

@@ -20,7 +20,7 @@ func (p *peers) add(d *device) {
 	p.mu.Unlock()
 }
 
-// maxPeers is how many GPUs are let into another's memory.
+// maxPeers is the number of GPUs that may access another's memory.
 const maxPeers = 32
 
 // access is who may use a mapping, the device it belongs to first.

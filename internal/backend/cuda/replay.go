@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// replayFrom is how many steps a task must have for a CUDA graph to be
+	// replayFrom is the number of steps from which a CUDA graph of a task is
 	// cheaper than launching them.
 	replayFrom = 4
 	// replayKeep is how many sets of addresses of a task are kept apart. A task

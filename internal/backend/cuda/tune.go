@@ -7,11 +7,11 @@ import (
 	"github.com/weft-run/weft/experimental/driver"
 )
 
-// trials is how often each variant of a kernel is measured for a size class
-// before the fastest is kept.
+// trials is the number of times each variant of a kernel is measured for a size
+// class before the fastest is kept.
 const trials = 3
 
-// timing is what is known of a kernel for tasks of one size class.
+// timing holds the measured times of a kernel for tasks of one size class.
 type timing struct {
 	ns      float64 // moving average of what it takes; 0 unknown
 	decided bool
@@ -71,7 +71,7 @@ func (k *kernel) of(class int) []*variant {
 	return k.shaped
 }
 
-// timing returns what is known of a kernel at a size class.
+// timing returns the measured times of a kernel at a size class.
 func (d *device) timing(k *kernel, class int) *timing {
 	t := k.classes[class]
 	if t != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// device is one fake device. Its lanes are goroutines; everything they share is
-// under one lock, held for moments only: what is fast is tested elsewhere.
+// device is one fake device. Its lanes are goroutines; one lock guards everything
+// they share. It is not meant to be fast.
 type device struct {
 	driver *Driver
 	info   machine.Device

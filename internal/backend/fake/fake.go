@@ -20,7 +20,7 @@ import (
 // Options say what devices there are and what happens to them. Parse makes them
 // from text, all but Funcs and Natives.
 type Options struct {
-	// Devices is how many there are; 0 means 1.
+	// Devices is the number of devices; 0 means 1.
 	Devices int
 	// MemBytes is the memory of each; 0 means 1 GiB.
 	MemBytes int64
@@ -35,7 +35,7 @@ type Options struct {
 	// members: with the arguments of each by its rank, none for ranks that take
 	// no part, and the step's parameters.
 	Natives map[string]func(args [][][]byte, params []byte) error
-	// Script is what happens, in no order but that of its conditions.
+	// Script holds the events, which happen as their conditions come true.
 	Script Script
 	// Funcs are the kernels by name. An implementation in any dialect of a real
 	// backend stands for the function registered under its Entry.

@@ -86,7 +86,7 @@ func (d *device) await(o *op) error {
 	return nil
 }
 
-// fate is what the rules of the script do to an operation.
+// fate is the effect of the script's rules on an operation.
 type fate struct {
 	take             time.Duration
 	fail, hang, lose bool

@@ -35,12 +35,12 @@ var ErrScript = errors.New("bad script")
 //	set temp 90                  telemetry: util memory temp power clock errors faults
 //	revive restart fails         how a rung of recovery ends: fails, empty or kept
 //
-// What an operation must match is "op N" (the N-th copy or launch the device is
-// given, from 1), "kernel NAME" (a launch with a step of that kernel), "copies"
-// or "launches"; "times N" ends a rule after N matches. "on 1" before a rule
-// keeps it to device 1. Names that are not plain words are quoted as in Go.
-// Several rules may match an operation: it is then lost before it hangs, hangs
-// before it fails, and takes the longest of the times.
+// An operation matches by "op N" (the N-th copy or launch the device is given, from 1),
+// "kernel NAME" (a launch with a step of that kernel), "copies" or "launches"; "times
+// N" ends a rule after N matches. "on 1" before a rule limits it to device 1. Names
+// that are not plain words are quoted as in Go. Several rules may match an operation:
+// it is then lost before it hangs, hangs before it fails, and takes the longest of the
+// times.
 type Script []Rule
 
 // Rule is one thing that happens.
@@ -61,7 +61,7 @@ type Rule struct {
 // AllDevices is the Device of a rule that is for every one.
 const AllDevices = -1
 
-// Deed is what a rule does.
+// Deed is the effect of a rule.
 type Deed uint8
 
 const (
@@ -76,7 +76,7 @@ const (
 	Corrupt             // operations end well, and a byte of what they write is wrong
 )
 
-// MatchKind is how a rule's operations are chosen.
+// MatchKind is the way a rule chooses its operations.
 type MatchKind uint8
 
 const (
@@ -94,7 +94,7 @@ type Match struct {
 	Kernel string
 }
 
-// Outcome is how an attempt to bring a device back ends.
+// Outcome is the end of an attempt to bring a device back.
 type Outcome uint8
 
 const (
@@ -183,7 +183,7 @@ func (m Match) validate(do Deed) error {
 	return nil
 }
 
-// targets is what a statement may match.
+// targets lists the conditions of a statement, for error messages.
 const targets = "op N (from 1), kernel NAME, copies or launches"
 
 // String returns the text Parse reads.

@@ -60,7 +60,7 @@ func (d *device) UnmapSlab(n int32) error {
 	return unix.Munmap(mem)
 }
 
-// unmapAll gives up what is still mapped; the lock is held.
+// unmapAll unmaps all slabs. The caller holds the lock.
 func (d *device) unmapAll() {
 	for n, mem := range d.slabs {
 		_ = unix.Munmap(mem)

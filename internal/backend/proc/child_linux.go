@@ -232,9 +232,9 @@ func (c *child) relay(m *message) {
 	c.log.Log(context.Background(), m.Level, m.Text, attrs...)
 }
 
-// echo logs what the child prints: the runtime's words at a crash, or a library's.
-// Everything is read, since a child whose pipe is full would wait; what is too much
-// is dropped.
+// echo logs the child's output: the runtime's message at a crash, or a library's. It reads
+// everything, since a child whose pipe is full would wait, and drops what exceeds its
+// allowance.
 func (c *child) echo(out *os.File) {
 	defer c.readers.Done()
 	lines := bufio.NewReaderSize(&output{f: out}, 4096)
@@ -256,8 +256,8 @@ func (c *child) echo(out *os.File) {
 	}
 }
 
-// output is what a child prints. Once a deadline has passed, for the child has ended, it is
-// read without waiting and ends where the pipe is empty.
+// output reads a child's output. Once a deadline has passed, because the child has ended, reads
+// no longer wait and end where the pipe is empty.
 type output struct {
 	f    *os.File
 	over bool
@@ -308,10 +308,9 @@ func (c *child) said(n int) bool {
 	return ok
 }
 
-// live starts the process and waits for its end and for that of its readers. It
-// has a thread of its own until the process is gone: the kernel kills a child, even
-// one that is stopped, when the thread that started it ends, and other threads of a
-// Go program may end before the program does.
+// live starts the process and waits until it and its readers have ended. It has a thread of its
+// own until the process is gone: the kernel kills a child, even a stopped one, when the thread
+// that started it ends, and other threads of a Go program may end before the program does.
 func (c *child) live(out *os.File, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

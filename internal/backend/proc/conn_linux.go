@@ -16,8 +16,8 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// message is what travels over the control socket: requests of the parent, the
-// answers to them, and log records. Descriptors may come with it.
+// message travels over the control socket: requests of the parent, the answers to
+// them, and log records. Descriptors may come with it.
 type message struct {
 	Kind string `json:"k"`
 	ID   int    `json:"id,omitempty"` // pairs an answer with its request
@@ -143,8 +143,8 @@ func connOn(fd int) (*conn, error) {
 
 func (c *conn) close() { _ = c.c.Close() }
 
-// sendTimeout is how long the other end may leave a message lying: it is taken
-// for hung after.
+// sendTimeout is the time after which the other end is taken for hung if it does not
+// read a message.
 const sendTimeout = 5 * time.Second
 
 // send sends a message; a descriptor below 0 is none. The descriptor stays the
@@ -193,8 +193,8 @@ func (c *conn) receive(buf []byte) (*message, int, error) {
 	return m, fd, nil
 }
 
-// descriptor returns what came beside a message: the last descriptor, or -1. Others
-// are closed.
+// descriptor returns the last descriptor that came with a message, or -1, and closes
+// the others.
 func descriptor(oob []byte) int {
 	fd := -1
 	msgs, err := unix.ParseSocketControlMessage(oob)

@@ -15,7 +15,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// spins is how often to look before going to sleep, which costs more than that.
+// spins is the number of looks before going to sleep, which costs more than they do.
 const spins = 200
 
 // state is what a device is up to.
@@ -115,7 +115,8 @@ func newDevice(v *opened, g *origin, f found, part, parts int) *device {
 
 func (d *device) Info() machine.Device { return d.info }
 
-// ownLanes are those of staged copies: in, out, and out as seen by the parent.
+// ownLanes is the number of lanes for staged copies: in, out, and out as the parent
+// sees it.
 const ownLanes = 3
 
 // Traits are what the keeper found, for all workers of a device together. Buffers may
@@ -245,8 +246,9 @@ func (d *device) lockSoon() bool {
 	return true
 }
 
-// maxReads is how many records of a worker are read in one go: as many as a ring can
-// hold. One that writes on and on must not keep the reader, who has the lock.
+// maxReads is the number of records of a worker that are read in one go: as many as a
+// ring can hold. A worker that writes without end must not keep the reader, who has
+// the lock.
 const maxReads = ringBytes / headBytes
 
 // Completions reads the worker's ring. Where another goroutine has the lock and waits

@@ -75,8 +75,8 @@ func startShut() error {
 	return fmt.Errorf("proc: start anew: %w", unix.Exec("/proc/self/exe", os.Args, os.Environ()))
 }
 
-// handledBy returns what is taken away unless a rule gives it: all that a version of Landlock knows. Fields that it
-// does not know are zero, which it accepts.
+// handledBy returns the rights that a version of Landlock takes away unless a rule grants them:
+// all that it knows. Fields that it does not know are zero, which it accepts.
 func handledBy(version int) (attr unix.LandlockRulesetAttr) {
 	attr.Handled_access_fs = readFiles | changeFiles
 	if version >= 2 {

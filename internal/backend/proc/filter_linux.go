@@ -4,12 +4,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls of the system that a child may make. A child that is not confined may make all but those of
-// never, since drivers come with new calls every year. A confined one, whose kernels are Go functions, may
-// make those of allowed, and some others with certain arguments.
+// The system calls that a child may make. A child that is not confined may make all except those
+// listed in never, since drivers come with new calls every year. A confined one, whose kernels are
+// Go functions, may make those listed in allowed, and some others with certain arguments.
 
-// never are calls that neither a driver nor a kernel needs: those that trace other processes, and
-// those that change the system or what of it a process sees.
+// never lists calls that neither a driver nor a kernel needs: calls that trace other processes, and
+// calls that change the system or a process's view of it.
 var never = append([]uint32{
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
 	unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
@@ -58,8 +58,8 @@ const ioprioProcess = 1
 // namespaces are the flags of clone that make namespaces.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// Flags of clone: a thread has all of ofThread, and of the others at most those of perThread. A thread with
-// descriptors of its own would have a limit on them of its own too.
+// Flags of clone: a thread has all of ofThread and may have those of perThread. A thread with its
+// own descriptors would also have its own limit on them.
 const (
 	ofThread  = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_THREAD
 	perThread = unix.CLONE_SYSVSEM | unix.CLONE_SETTLS | unix.CLONE_PARENT_SETTID | unix.CLONE_CHILD_CLEARTID | unix.CLONE_CHILD_SETTID | unix.CLONE_DETACHED
@@ -157,9 +157,10 @@ func judge(call uint32, by ...unix.SockFilter) []unix.SockFilter {
 	return append([]unix.SockFilter{equal(call, 0, uint8(len(by)))}, by...)
 }
 
-// filter returns the program by which the kernel judges the calls of this process: a refused
-// one fails with EPERM. clone makes no namespaces. clone3 and openat2, whose flags a filter cannot see, and
-// in a confined process what is newer than this list, are said to be missing, which has callers use others.
+// filter returns the program by which the kernel judges the calls of this process. A refused call
+// fails with EPERM. clone makes no namespaces. clone3 and openat2, whose flags a filter cannot see,
+// and in a confined process all calls newer than this list, fail as if missing, so that callers use
+// others.
 func filter(arch uint32, strict bool, pid uint32) []unix.SockFilter {
 	p := []unix.SockFilter{load(dataArch), equal(arch, 1, 0), deny, load(dataCall)}
 	// Numbers from here on are those of another way to call (x32), which nothing uses.
@@ -173,10 +174,10 @@ func filter(arch uint32, strict bool, pid uint32) []unix.SockFilter {
 	return append(p, allow)
 }
 
-// strictly is the part of the filter that a confined process has. clone makes threads only, tgkill, by
-// which the Go runtime interrupts its threads, reaches those of the process itself only, prlimit64
-// reads its own limits only, and a thread sets the cores and the priority of itself only. Files are opened
-// to read, and memory is mapped where limits count it.
+// strictly returns the filter's part for a confined process. clone makes threads only. tgkill, by
+// which the Go runtime interrupts its threads, reaches only threads of the process itself.
+// prlimit64 only reads its own limits, and a thread sets only its own cores and priority. Files are
+// opened only for reading, and memory is mapped where limits count it.
 func strictly(pid uint32) []unix.SockFilter {
 	p := oneOf(allowed, allow)
 	add := func(call uint32, by ...unix.SockFilter) { p = append(p, judge(call, by...)...) }

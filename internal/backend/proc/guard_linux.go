@@ -25,8 +25,9 @@ type guard struct {
 	ended chan struct{}
 }
 
-// How often the guard looks: seldom while there is plenty, and often when what is left nears
-// the reserve. A process touches about 2 GB/s of fresh memory on a core: 20 MB in between.
+// guardSeldom and guardOften are the intervals at which the guard reads free memory: the first with
+// plenty left, the second near the reserve. A process touches about 2 GB/s of fresh memory on a
+// core: 20 MB in 10 ms.
 const (
 	guardSeldom = 100 * time.Millisecond
 	guardOften  = 10 * time.Millisecond
@@ -129,13 +130,14 @@ type holder struct {
 // at most 1/80 of the memory.
 const heldShare = 4
 
-// victim returns the worker to end when left bytes of memory are free, or -1 with the reason if
-// less than the reserve is left and to end one would not help.
+// victim returns the worker to end when left bytes of memory are free. It returns -1, with the
+// reason, if less than the reserve is left and ending a worker would not help.
 //
-// If all workers that run something have together what is missing from the reserve, and a fourth
-// of it, one of the large ones is ended: those with at least half as much as the largest. It
-// is the one whose task is the newest, and of equal ones the largest: an old task has done more
-// that would be lost. If they have not, the system would run out of memory all the same.
+// If all workers that run a task hold together the bytes missing from the reserve, and at least a
+// fourth of the reserve, one of the large ones is ended, which hold at least half as much as the
+// largest. Of these the one with the newest task is chosen, and of equal ones the largest: an old
+// task has done more work that would be lost. If they hold less, the system would run out of memory
+// all the same.
 func victim(left, reserve int64, all []holder) (best int, reason string) {
 	if left >= reserve {
 		return -1, ""

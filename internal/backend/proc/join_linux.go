@@ -12,8 +12,8 @@ import (
 // name by which workers find one another. A worker that takes another's place is
 // no rank of anything.
 
-// joinWait is how long a worker waits for the other ranks where the caller does
-// not say.
+// joinWait is the time that a worker waits for the other ranks unless the caller
+// says.
 const joinWait = 15 * time.Second
 
 // child returns the worker that serves.

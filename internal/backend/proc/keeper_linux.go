@@ -35,8 +35,8 @@ type keeper struct {
 	found   []found
 }
 
-// number is one for a slab: no two of a driver have the same, since workers may
-// map those of several devices.
+// number returns a number for a slab. It is unique within a driver, since workers may
+// map slabs of several devices.
 func (k *keeper) number() int32 { return k.slabs.Add(1) }
 
 // ensure returns a keeper that lives; the lock is held. One that ended as soon as it was

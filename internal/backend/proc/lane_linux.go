@@ -10,7 +10,7 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// laneKind is what a lane is for.
+// laneKind is the purpose of a lane.
 type laneKind uint8
 
 const (
@@ -21,7 +21,7 @@ const (
 	stagesOut
 )
 
-// lane is what the parent knows of an in-order queue of the worker.
+// lane is the parent's record of an in-order queue of the worker.
 type lane struct {
 	id     driver.Lane
 	kind   laneKind

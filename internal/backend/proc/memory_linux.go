@@ -51,7 +51,7 @@ type slab struct {
 	size int64
 }
 
-// buffer is where one lies; slab 0 is in the worker itself.
+// buffer is the position of a buffer; slab 0 is the worker's own memory.
 type buffer struct {
 	extent extent.ID
 	slab   int32
@@ -275,7 +275,7 @@ func (d *device) unslab(n int32) {
 	}
 }
 
-// surrender forgets all slabs and what is in them.
+// surrender forgets all slabs and the buffers in them.
 func (d *device) surrender(ctx context.Context) {
 	for _, s := range d.heap.slabs {
 		_ = unix.Close(s.fd)

@@ -36,13 +36,13 @@ type Options struct {
 	// Command starts a child instead of the program itself, for programs whose
 	// main does not call Main.
 	Command []string
-	// Env are beginnings of the names of environment variables that children keep beside
-	// those that every program looks at ("CUDA_"). With nil they keep all.
+	// Env lists prefixes of the environment variables that children keep ("CUDA_"), in addition to
+	// those that every program reads. With nil they keep all.
 	Env []string
-	// Confined has children keep only the calls of the system that a Go kernel needs: they start no
-	// programs, use no network, signal, look into or schedule no other process, take no memory that
-	// MaxData does not count, read no files but those of programs and libraries, and write none.
-	// Without it they lose only what neither a driver nor a kernel needs; see docs/RATIONALE.md.
+	// Confined limits children to the system calls that a Go kernel needs: they start no programs,
+	// use no network, signal, look into or schedule no other process, take no memory that MaxData
+	// does not count, read no files except programs and libraries, and write none. Without it they
+	// lose only calls that neither a driver nor a kernel needs; see docs/RATIONALE.md.
 	Confined bool
 	// MaxData is the private memory that a worker may take beyond what it has when its device
 	// is open, if its kernels are functions of the worker itself; 0 means no limit.
@@ -57,9 +57,9 @@ type Options struct {
 	// Hang is the time after which a silent worker is given up on (10 s), also while it is
 	// started and while it stands by. One that is busy may be silent for longer, unless it is stopped.
 	Hang time.Duration
-	// Answer is how long a child may take to answer a request before it is killed
-	// (15 s, or twice Hang if that is more); for opening its device it has twice as long. It is longer than Hang, so
-	// that a worker that hangs is found by its pulse first.
+	// Answer is the time a child has to answer a request before it is killed (15 s, or twice Hang
+	// if that is more), doubled for opening its device. It is longer than Hang, so that a worker
+	// that hangs is found by its pulse first.
 	Answer time.Duration
 	// End is how long a worker may take to end when its device is closed before it is
 	// killed (2 s): it saves what it compiled and gives page-locked memory back.

@@ -36,10 +36,10 @@ func cleaned(env, extra []string) []string {
 	})
 }
 
-// closeInherited closes the descriptors that this process was started with, besides those of its channel and
-// what it prints to: files, sockets and terminals that the program has open without close-on-exec. It is
-// called before anything else in main. What the process has opened itself since, as the Go runtime has, is closed
-// when it starts a program: that is how the two are told apart.
+// closeInherited closes the descriptors that this process was started with, except those of its
+// channel and its output: files, sockets and terminals that the program has open without
+// close-on-exec. It runs before anything else in main. Descriptors that the process has opened
+// itself since, as the Go runtime does, have close-on-exec set and so can be told apart.
 func closeInherited(role string) error {
 	own := controlFD
 	if role == asWorker {
@@ -62,7 +62,7 @@ func closeInherited(role string) error {
 }
 
 const (
-	// maxFiles is how many descriptors a child that runs Go kernels may have.
+	// maxFiles is the most descriptors of a child that runs Go kernels.
 	maxFiles = 1024
 	// oomScore makes such a child the first choice of the kernel's OOM killer: the scale ends
 	// at 1000, and an ordinary process that takes half of the memory has 500.

@@ -16,7 +16,7 @@ import (
 // A ring carries records one way between two processes. Both sides check what
 // they read: a process whose memory was overwritten must not bring the other down.
 
-// errGarbage is what a ring answers when the other side broke its rules.
+// errGarbage is returned by a ring when the other side broke its rules.
 var errGarbage = errors.New("garbage on the channel")
 
 const (
@@ -38,8 +38,9 @@ type ringHead struct {
 	_     [60]byte
 	head  atomic.Uint32 // bytes ever read
 	_     [60]byte
-	// awake has the bit sleeps while the reader sleeps, or is about to, and lives always: the
-	// kernel clears all of that of completions, and wakes the reader, when the worker ends.
+	// awake has the bit sleeps while the reader sleeps, or is about to, and the bit lives
+	// always. When the worker ends, the kernel clears all of awake of the completions and
+	// wakes the reader.
 	awake atomic.Uint32
 	_     [60]byte
 	beat  atomic.Uint32 // counts while the reader or writer lives
@@ -60,14 +61,14 @@ type ring struct {
 	at     uint32 // bytes this side has written or read
 	serial uint32 // records likewise
 	hidden int    // of the records written, those the reader cannot see yet
-	// rec is the record last read, copied: what is checked in it must be what is
-	// used, and the other side can change shared memory at any time.
+	// rec is a copy of the last record read. The other side can change shared memory at any
+	// time, so the record must not change between its check and its use.
 	rec []byte
 }
 
-// together is how many records a reader sees at once: what belongs together, such
-// as a copy, a kernel and a copy, is better begun in one go, while of a long batch
-// the first are to be begun before the last are written.
+// together is the number of records after which a writer shows them to the reader. Operations
+// that belong together, such as a copy, a kernel and a copy, are better begun in one go, but
+// the first of a long batch should begin before the last are written.
 const together = 8
 
 // ringMemory is what both rings of a worker take: commands, then completions.

@@ -26,9 +26,9 @@ const (
 	// window is the number of parts that cores copy at a time. The others are on their way
 	// between the arena and the device.
 	window = parts / 2
-	// pieceBytes is what one core copies of a part at a time. Go's memmove writes past the
-	// caches from 1 MiB on, which saves reading the destination. edgeBytes is that of the first
-	// and the last part of a copy, which the device and the program wait for: all cores share
+	// pieceBytes is the part of a staged copy that one core copies at a time. Go's memmove writes
+	// past the caches from 1 MiB on, which saves reading the destination. edgeBytes is the same for
+	// the first and last part of a copy, which the device and the program wait for: all cores share
 	// them.
 	pieceBytes = 1 << 20
 	edgeBytes  = 256 << 10
@@ -200,8 +200,8 @@ func (s *stager) await(j *stagedCopy, w driver.Wait) (ok, over bool) {
 	return ok, over
 }
 
-// refused is what runs in the place of a part that cannot be staged: no device
-// has an implementation for it, so it fails.
+// refused runs in place of a part that cannot be staged. No device has an implementation for it, so
+// it fails.
 var refused = &graph.Task{Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "a copy that cannot be staged"}}}}
 
 // give submits part i: a copy, or without memory something that fails.
@@ -259,7 +259,7 @@ type piece struct {
 	left     *sync.WaitGroup
 }
 
-// copiers returns those of a copy. The caller ends them.
+// copiers returns the goroutines of a copy. The caller ends them.
 func (s *stager) copiers(j *stagedCopy) *copiers {
 	c := &copiers{s: s, j: j, pieces: make(chan piece, partBytes/edgeBytes+window*partBytes/pieceBytes)}
 	if j.n > 1 {

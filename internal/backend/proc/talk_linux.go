@@ -5,8 +5,8 @@ import "time"
 // What a child prints or logs ends up in the log of the program, which must not be
 // filled by a driver that complains without end.
 const (
-	// talkBurst is how many bytes of it are logged at once: the dump of a crash with
-	// some hundred goroutines.
+	// talkBurst is the number of bytes logged at once: the dump of a crash with some
+	// hundred goroutines.
 	talkBurst = 256 << 10
 	// talkRate is how many bytes a second are logged for long: some hundred lines.
 	talkRate = 16 << 10
@@ -14,7 +14,8 @@ const (
 	talkLine = 128
 )
 
-// allowance is how much more of a child's words may be logged. The zero value is full.
+// allowance tracks how many more bytes of a child's output may be logged. The zero
+// value is full.
 type allowance struct {
 	spent float64   // of talkBurst
 	at    time.Time // when that was so

@@ -114,8 +114,8 @@ func (d *device) fromPeer(l *lane, op *driver.Op, wait bool) bool {
 	return true
 }
 
-// near reports whether the worker may map another's memory: that of its own
-// device, or of one with a way to it that does not lead through the host.
+// near reports whether the worker may map another's memory: if both share a device, or if
+// there is a way between their devices that does not lead through the host.
 func (d *device) near(src *device) bool {
 	if src.drv != d.drv || d.far[src.origin] {
 		return false
@@ -124,8 +124,8 @@ func (d *device) near(src *device) bool {
 	return src.origin == d.origin || known && link.Kind != machine.HostLink
 }
 
-// offered is how another device can have a buffer: where it lies, or when it will
-// be in the arena.
+// offered says how another device can have a buffer: its position, or the operation after
+// which it is in the arena.
 type offered struct {
 	buffer buffer
 	slab   slab
@@ -159,8 +159,8 @@ func (d *device) offer(op *driver.Op, mapped, wait bool) (o offered, mem []byte,
 	return o, mem, true
 }
 
-// LinkTo is what the keeper found, or, between workers that share a device and
-// map each other's memory, a way within that.
+// LinkTo returns the link the keeper found. Workers that share a device and map each
+// other's memory have a link within that memory.
 func (d *device) LinkTo(other driver.Device) (machine.Link, error) {
 	if o, ok := other.(*device); ok && o.drv == d.drv && o != d {
 		if l, known := d.origin.found.Peers[o.origin.index]; known && o.origin != d.origin {

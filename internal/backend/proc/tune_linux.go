@@ -12,8 +12,8 @@ import (
 // it, and every later worker is told.
 
 const (
-	// tuneBytes is how many bytes of decisions travel in a message, by tunedBytes:
-	// half of what fits leaves room for all else.
+	// tuneBytes is the most bytes of decisions in a message, as tunedBytes counts them:
+	// half of maxMessage, which leaves room for everything else.
 	tuneBytes = maxMessage / 2
 	// tuneShare is the part of Options.Answer, 3 s by default, that a worker may take
 	// to tell all: it is asked when the program ends, which must not take long.
@@ -84,7 +84,7 @@ func (d *device) Tune(ts []driver.Tuned) {
 	}
 }
 
-// tellTuned tells a worker what is known.
+// tellTuned sends a worker all known decisions.
 func (d *device) tellTuned(ctx context.Context, w *child) error {
 	d.mu.Lock()
 	all := d.tuned

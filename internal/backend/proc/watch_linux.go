@@ -146,11 +146,10 @@ func (d *device) watchBeats(w *child) {
 	}
 }
 
-// watchSpins is how often a watcher looks before it sleeps, and watchYield how many
-// looks there are for each time it yields; workSpins and workYield are a worker's,
-// which does more at each look. On machines with cores to spare both look for about
-// a millisecond, longer than a small kernel takes, and yield seldom: that there means
-// to move to another thread.
+// watchSpins is the number of times a watcher looks before it sleeps, watchYield the number of
+// looks between yields; workSpins and workYield are the same for a worker, which does more at each
+// look. On machines with cores to spare both look for about a millisecond, longer than a small
+// kernel takes, and yield seldom, since there a yield moves to another thread.
 var watchSpins, watchYield, workSpins, workYield = func() (int, int, int, int) {
 	if driver.Spare() {
 		return 1 << 17, 1 << 12, 1 << 13, 1 << 9

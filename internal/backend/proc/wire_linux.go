@@ -151,7 +151,7 @@ func (r *reader) count(size int) int {
 // end reports whether the record was read to its end without a mistake.
 func (r *reader) end() bool { return !r.bad && len(r.b) == 0 }
 
-// minStep is what a step without parameters takes.
+// minStep is the size in bytes of a step without parameters.
 const minStep = 4 + 9*4 + 8 + 1 + 4 + 1
 
 // readSteps makes a task of what steps wrote; kernel finds kernels by number.

@@ -57,8 +57,8 @@ type worker struct {
 
 const (
 	maxBatch = 256
-	// maxTasks and maxTaskBytes bound what is remembered of launches that came
-	// before: a task made of many has kilobytes of steps.
+	// maxTasks and maxTaskBytes bound the memory for tasks of earlier launches: a task made of
+	// many has kilobytes of steps.
 	maxTasks     = 1 << 16
 	maxTaskBytes = 64 << 20
 	// pulse is how often an idle worker shows that it lives.

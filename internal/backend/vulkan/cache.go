@@ -15,8 +15,8 @@ import (
 	"github.com/weft-run/weft/internal/safefile"
 )
 
-// cacheFile is where compiled pipelines are kept, one file for all devices of a model.
-// Drivers check by themselves that what they find there is theirs, and of their version.
+// cacheFile returns the file of compiled pipelines, one for all devices of a model.
+// Drivers check themselves that its content is theirs and of their version.
 func (d *device) cacheFile() string {
 	key := sha256.Sum256([]byte(d.info.Model + "\n" + d.info.Driver))
 	return filepath.Join(d.o.CacheDir, fmt.Sprintf("vulkan-%x.pipelines", key[:8]))
@@ -26,8 +26,7 @@ func (d *device) cacheFile() string {
 // less than 4 MiB.
 const maxPipelines = 64 << 20
 
-// pipelineMark is what a file of pipelines begins with; the SHA-256 sum of the rest
-// follows.
+// pipelineMark begins a file of pipelines. The SHA-256 sum of the rest follows.
 const pipelineMark = "weft pipelines 1\n"
 
 // errPipelines says that a file does not hold what was written to it.

@@ -330,7 +330,7 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 	}
 }
 
-// errLost is what operations of a lost device end with.
+// errLost returns the error of operations of a lost device.
 func (d *device) errLost() error {
 	return fmt.Errorf("vulkan: %s: %w: %w", d.info.Name, driver.ErrDeviceLost, *d.dead.Load())
 }

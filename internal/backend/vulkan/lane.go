@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// slots is how many operations of a lane the GPU has at a time.
+	// slots is the number of operations of a lane that the GPU has at a time.
 	slots = 8
 	// stageBytes is how much is staged at once; larger copies go in parts.
 	stageBytes = 4 << 20
@@ -22,7 +22,7 @@ const (
 	patience = 20_000_000
 )
 
-// direction is from which memory to which a copy goes.
+// direction is the pair of memories of a copy.
 type direction uint8
 
 const (
@@ -66,7 +66,7 @@ type flight struct {
 	steps    int
 }
 
-// slot is what one submission takes.
+// slot holds the objects of one submission.
 type slot struct {
 	index       uint32
 	commands    uintptr
@@ -543,7 +543,7 @@ func (l *lane) arrived(f *frame, value uint64) bool {
 	}
 }
 
-// took is how long the GPU worked on a submission; 0 when that is not known.
+// took returns the time the GPU worked on a submission, 0 if unknown.
 func (l *lane) took(f *frame, s *slot) time.Duration {
 	if l.queries == 0 {
 		return 0

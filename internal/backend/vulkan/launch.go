@@ -28,7 +28,7 @@ type module struct {
 	pipelines map[pipelineKey]uint64
 }
 
-// pipelineKey is what a shader is compiled for.
+// pipelineKey holds the parameters that a shader is compiled with.
 type pipelineKey struct {
 	arguments int
 	block     [3]uint32 // where the shader leaves it open
@@ -42,8 +42,8 @@ type layout struct {
 // maxKernels bounds the kernels remembered by address.
 const maxKernels = 4096
 
-// kernel finds or makes the device's form of a kernel: those of its
-// implementations that the device can run. The caller holds build.
+// kernel finds or makes the device's form of a kernel: the implementations that the
+// device can run. The caller holds build.
 func (d *device) kernel(k *graph.Kernel) *kernel {
 	if k == nil {
 		return &kernel{err: fmt.Errorf("%w: a step names no kernel", driver.ErrUnfit)}
@@ -108,7 +108,7 @@ func passing(err error) bool {
 	return errors.Is(err, driver.ErrOutOfMemory) || errors.Is(err, driver.ErrUnavailable) || isLost(err)
 }
 
-// module gives a shader to the driver, once unless what is in the way may pass.
+// module gives a shader to the driver. It does so once, unless the failure may pass.
 func (d *device) module(impl *graph.Impl) *module {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %q\n", impl.Dialect, impl.Entry)
@@ -149,8 +149,8 @@ func (d *device) load(m *module, impl *graph.Impl) (err error) {
 	return refused(err)
 }
 
-// refused is what a driver answers over a shader. A code without a meaning says
-// that the shader is bad, and elsewhere that the device is lost.
+// refused returns the error for a shader that the driver did not take. A code without
+// a meaning stands for a bad shader here, and for a lost device elsewhere.
 func refused(err error) error {
 	if e := (*Error)(nil); errors.As(err, &e) && e.Code == unknown {
 		return fmt.Errorf("the driver cannot compile it: %v", e)
@@ -384,8 +384,7 @@ func (l *lane) launch(o *op) (err error) {
 	return nil
 }
 
-// vectorAlign is what shaders may take for granted of an argument: four numbers at
-// once.
+// vectorAlign is the alignment of arguments that shaders may rely on: four numbers.
 const vectorAlign = 16
 
 // moved is an argument that lies where shaders cannot be given it, and where it

@@ -26,7 +26,7 @@ const (
 	namedManifests  = "explicit_layer.d" // layers a program asks for
 )
 
-// maxManifest is the most a manifest may have; that of the validation layer has 36 kB.
+// maxManifest is the most bytes of a manifest; the validation layer's has 36 kB.
 const maxManifest = 1 << 20
 
 // manifestFolders are the folders the loader searches, without vulkan and the kind.

@@ -54,7 +54,7 @@ func (p place) mem() []byte {
 }
 
 const (
-	// growth is how much memory is taken at a time, at least.
+	// growth is the least memory taken at a time.
 	growth = 64 << 20
 	// extentAlign is what buffers are aligned to: no device asks for more.
 	extentAlign = 256
@@ -324,7 +324,7 @@ func sameStart(a, b []byte) bool {
 	return unsafe.SliceData(a) == unsafe.SliceData(b) && len(a) == len(b)
 }
 
-// pageBytes is how far memory may be rounded out: it is there or not by pages.
+// pageBytes is the size to which memory may be rounded out: pages exist as a whole.
 const pageBytes = 4096
 
 // MapHost lets the device copy from and to host memory by itself. Where the CPU
@@ -409,7 +409,7 @@ func (d *device) unmapAll() {
 	d.mapped = nil
 }
 
-// imported is where the device sees host memory, if it does.
+// imported returns the place where the device sees host memory, if it does.
 func (d *device) imported(host []byte) (place, bool) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(host)))
 	d.mu.Lock()

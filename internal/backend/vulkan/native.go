@@ -79,7 +79,7 @@ func answer[T any](f *frame) *T {
 	return (*T)(f.room(unsafe.Sizeof(zero)))
 }
 
-// address is where a structure in a frame lies.
+// address returns the address of a structure in a frame.
 func address[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
 
 // string copies s, as C likes it.

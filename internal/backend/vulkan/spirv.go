@@ -8,9 +8,9 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// shader is what a SPIR-V module says of one of its entry points. Drivers believe
-// a module without looking, and end the process over one that is broken: so it is
-// read here first, as far as its use can be checked.
+// shader holds the properties of one entry point of a SPIR-V module. Drivers believe a
+// module without looking, and end the process over one that is broken: so it is checked
+// here first, as far as possible.
 type shader struct {
 	words        []uint32
 	capabilities []uint32
@@ -316,8 +316,8 @@ func (r *spirvReader) structure(id uint32, members []uint32) {
 	r.sizes[id] = size
 }
 
-// gaps is what lies between the columns or rows of a member that is a matrix, or the
-// last of an array of them.
+// gaps returns the bytes between the columns or rows of a member that is a matrix, or
+// the last of an array of matrices.
 func (r *spirvReader) gaps(m member, typ uint32) int {
 	of, ok := r.matrices[typ]
 	stride := r.matrixStrides[m]

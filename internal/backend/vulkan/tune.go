@@ -35,16 +35,17 @@ func (v *variant) threads() int {
 // device has them.
 var groups = []uint32{64, 128, 256, 32}
 
-// measureRuns is how often each variant of a kernel is measured for a size class before
-// the fastest is kept. One that takes hopeless times as long as another is out
+// measureRuns is the number of times each variant of a kernel is measured for a size
+// class before the fastest is kept. A variant that takes hopeless times as long as
+// another is dropped after its first time.
 // after the first time.
 const (
 	measureRuns = 3
 	hopeless    = 1.5
 )
 
-// timing is what is known of a kernel's variants for steps of one size class. The
-// device's build guards it.
+// timing holds the measured times of a kernel's variants for steps of one size class.
+// The device's build guards it.
 type timing struct {
 	decided bool
 	best    int
@@ -88,7 +89,8 @@ func classOf(l graph.Launch) int {
 	return bits.Len64(items) - 1
 }
 
-// timing returns what is known of a kernel at a size class. The caller holds build.
+// timing returns the measured times of a kernel at a size class. The caller holds
+// build.
 func (d *device) timing(k *kernel, class int) *timing {
 	t := k.timings[class]
 	if t == nil {
@@ -120,7 +122,7 @@ func (t *timing) without(variant int) {
 	t.decide()
 }
 
-// clone returns a copy that keeps what is known at this moment.
+// clone returns a copy of the times at this moment.
 func (t *timing) clone() timing {
 	return timing{t.decided, t.best, slices.Clone(t.runs), slices.Clone(t.fastest)}
 }
@@ -190,7 +192,7 @@ func (d *device) variants(impl *graph.Impl, m *module) (out []variant) {
 	return out
 }
 
-// shape is how a variant launches a step.
+// shape returns the launch of a step with the variant.
 func (v *variant) shape(l graph.Launch) graph.Launch {
 	named := l.Block[0] != 0
 	l = v.impl.Shape(l)

@@ -10,7 +10,8 @@ import (
 // calls them by. A callback from C cannot be taken back, so there is one for all.
 var hearers sync.Map // of uintptr to *slog.Logger
 
-// heard is what the layer calls: severity, kind, the message, and a hearer.
+// heard is the callback of the layer, with severity, kind, the message, and a
+// hearer.
 var heard = sync.OnceValue(func() uintptr {
 	return callback(func(severity, _ uintptr, message unsafe.Pointer, hearer uintptr) uintptr {
 		const textAt = 40 // of pMessage in VkDebugUtilsMessengerCallbackDataEXT

@@ -44,7 +44,7 @@ type Options struct {
 	// compute on the CPU, whose cores cpu has, and GPUs under NVIDIA's own
 	// driver, which cuda has.
 	NoDoubles bool
-	// Lanes is how many kernels a device runs at once (1).
+	// Lanes is the number of kernels that a device runs at once (1).
 	Lanes int
 	// MemBytes limits the memory for buffers on each device; 0 means most of
 	// its largest heap.
@@ -137,7 +137,7 @@ func (d *vulkanDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Dev
 	return out, nil
 }
 
-// Examine says what is installed, for weft doctor.
+// Examine returns what is installed, for weft doctor.
 func (d *vulkanDriver) Examine() []driver.Finding {
 	wrong := func(err error) []driver.Finding {
 		return []driver.Finding{{What: "Vulkan", Says: err.Error(), Fix: "install the Vulkan loader (libvulkan1) and your GPU's driver (Debian's mesa-vulkan-drivers has most)"}}
@@ -164,7 +164,7 @@ func (d *vulkanDriver) Examine() []driver.Finding {
 	return out
 }
 
-// platform is what the devices of one Open share. It ends with the last of them.
+// platform holds what the devices of one Open share. It ends with the last of them.
 type platform struct {
 	o         Options
 	log       *slog.Logger

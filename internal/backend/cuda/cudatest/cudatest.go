@@ -42,8 +42,8 @@ var Libraries = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// Calls is how often a stand-in was asked to launch: kernels by themselves, graphs,
-// and kernels to be recorded into graphs.
+// Calls counts the launches that a stand-in was asked for: kernels by themselves,
+// graphs, and kernels to be recorded into graphs.
 type Calls struct{ Kernels, Graphs, Recorded int }
 
 // Sub returns what was asked for since an earlier time.
