@@ -214,7 +214,7 @@ func (r *keptReport) text(w io.Writer, interrupted bool) {
 	}
 }
 
-// checkpointError makes mistakes about checkpoints those of the user.
+// checkpointError marks errors about checkpoints that the user can mend as usage errors.
 func checkpointError(err error) error {
 	var path *fs.PathError
 	switch {

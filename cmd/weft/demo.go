@@ -166,7 +166,7 @@ func (d *demo) compare(b *bytes.Buffer) (*simulation, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The bound is that of tasks which may run anywhere.
+		// The bound holds for tasks that may run anywhere.
 		bound := sim.LowerBound(d.machine, machine.NewRoofline(d.machine), []sim.Job{{Graph: d.graph}})
 		told := placementJSON{placement.name, int64(s.result.Makespan), float64(bound) / float64(s.result.Makespan), make(map[string]float64)}
 		row := []any{placement.name, terminal.Short(s.result.Makespan), terminal.Percent(told.Efficiency)}
@@ -188,7 +188,7 @@ func (d *demo) compare(b *bytes.Buffer) (*simulation, error) {
 	return sims[2], nil
 }
 
-// ratio is the makespan of a divided by that of b.
+// ratio returns the makespan of a divided by that of b.
 func ratio(a, b *simulation) float64 {
 	return float64(a.result.Makespan) / float64(b.result.Makespan)
 }

@@ -63,7 +63,7 @@ func (r *remote) client() (*api.Client, error) {
 	return c, nil
 }
 
-// alone refuses settings of devices that are opened here beside a service.
+// alone refuses settings of local devices together with --server.
 func (r *remote) alone(c *cobra.Command) (err error) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		switch f.Name {

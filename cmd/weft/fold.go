@@ -192,8 +192,8 @@ func (file *foldFile) begin(r *fold.Run, format string) (err error) {
 	return err
 }
 
-// frames writes the frames of a trajectory that have been computed, and returns what is wrong with the file. The next
-// call tries that again.
+// frames writes the frames of a trajectory that have been computed. A failed write is tried
+// again by the next call.
 func (file *foldFile) frames(n int) error {
 	err := file.traj.Write(n)
 	switch {
@@ -205,8 +205,8 @@ func (file *foldFile) frames(n int) error {
 	return fmt.Errorf("%w; it has the first %d of %d frames", err, file.traj.Frames(), n)
 }
 
-// finish writes what is left of a file, of a page only where nothing failed, and reports whether the file was written. It
-// returns the first error.
+// finish writes the rest of a file, but a page only where nothing failed. It reports whether
+// the file was written, and returns the first error.
 func (file *foldFile) finish(rep *foldReport, failed error) (bool, error) {
 	switch {
 	case file.traj != nil:

@@ -48,7 +48,7 @@ func known[T int64 | float64](x T) *T {
 	return &x
 }
 
-// conditionOf returns what is known of a device's condition.
+// conditionOf returns the measured condition of a device.
 func conditionOf(h *weft.Health) condition {
 	return condition{
 		Util: known(h.Util), TempC: known(h.TempC), PowerW: known(h.PowerW), ClockMHz: known(h.ClockMHz),

@@ -59,7 +59,7 @@ from one that is close.`,
 	return c
 }
 
-// measuredMachine is the shipped machine whose figures were measured; those of the others are from
+// measuredMachine is the shipped machine whose figures were measured; all others have figures from
 // datasheets.
 const measuredMachine = "h200"
 

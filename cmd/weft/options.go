@@ -40,7 +40,7 @@ type setting struct {
 // ownFlags are keys that have no flag: commands set them, as --trace FILE does.
 var ownFlags = []string{"trace_events"}
 
-// bind adds flags to f: those of the keys in only, or all.
+// bind adds the flags of the keys in only to f, or all.
 func (s *settings) bind(f *pflag.FlagSet, only ...string) {
 	for _, k := range weft.Keys() {
 		if slices.Contains(ownFlags, k.Name) || len(only) > 0 && !slices.Contains(only, k.Name) {

@@ -79,8 +79,8 @@ func (p *foldPlanning) planClasses(c *cobra.Command) error {
 	})
 }
 
-// example returns the structure of a chain: that of the folder, one that comes with weft, or a helix
-// as long.
+// example returns the structure of a chain: from the folder, from the structures
+// that come with weft, or a helix of the same length.
 func (p *foldPlanning) example(e plan.Protein) (s *protein.Structure, real bool, err error) {
 	if p.structures != "" {
 		for _, name := range []string{e.Name, strings.ToLower(e.Name)} {
@@ -157,7 +157,7 @@ func accuracyText(a *plan.Accuracy, replicas int) string {
 	return fmt.Sprintf("RMSD below %g Å by a replica with %s, by one of %d with %s (%s)", a.RMSD, percent(a.Chance), replicas, percent(a.Best), a.Why)
 }
 
-// writeProtein says what is known of a protein beside how long it takes.
+// writeProtein writes the known facts of a protein, apart from its time.
 func writeProtein(b *bytes.Buffer, x *plan.ProteinPlan, on *machine.Machine) {
 	fmt.Fprintf(b, "\nprotein of %d residues, class %s\n", x.Residues, x.Class)
 	lines := []string{"expected accuracy: " + accuracyText(&x.Accuracy, x.Replicas)}

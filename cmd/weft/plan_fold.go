@@ -95,7 +95,7 @@ func (p *foldPlanning) settle() error {
 	return nil
 }
 
-// fewestResidues are those of a helix that has a native contact.
+// fewestResidues is the length of the shortest helix that has a native contact.
 const fewestResidues = 5
 
 func (p *foldPlanning) plan(c *cobra.Command) error {

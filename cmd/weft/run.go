@@ -260,7 +260,7 @@ func (l *live) report(c *cobra.Command, rt *weft.Runtime, rep *liveReport, last 
 	return interrupted
 }
 
-// shown has the progress of runs shown, if any is: what is not is not asked for.
+// shown lets runs report their progress if it is displayed. Otherwise none is computed.
 func shown(ctx context.Context, p *terminal.Progress) context.Context {
 	if p == nil {
 		return ctx
@@ -410,7 +410,7 @@ type liveReport struct {
 	Tasks   int         `json:"tasks"`
 	Retries int         `json:"retries"`
 	Moves   int         `json:"moves"`
-	// Utilisation, Imbalance and Bottleneck are those of the last run.
+	// Utilisation, Imbalance and Bottleneck describe the last run.
 	Utilisation float64       `json:"utilisation"`
 	Imbalance   float64       `json:"imbalance"`
 	Bottleneck  trace.Verdict `json:"bottleneck"`

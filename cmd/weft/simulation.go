@@ -69,8 +69,7 @@ func (s *simulation) failure() error {
 
 // graph returns the graph of a run by the number traces give it.
 func (s *simulation) graph(run int32) *graph.Graph {
-	// Runs are numbered from 1 in the order of submission, which is that of
-	// the jobs.
+	// Runs are numbered from 1 in the order of submission, the order of the jobs.
 	if run < 1 || int(run) > len(s.work.jobs) {
 		return nil
 	}
@@ -139,7 +138,7 @@ func (i *interruptible) Write(p []byte) (int, error) {
 	return i.w.Write(p)
 }
 
-// writeText prints the makespan beside the least possible one, the timeline, the share
+// writeText prints the makespan next to the least possible one, the timeline, the share
 // of every device and the analysis. The first word says that it is simulated.
 func (s *simulation) writeText(b *bytes.Buffer, width int) error {
 	r := s.result
@@ -187,7 +186,7 @@ func (s *simulation) failed() int {
 	return n
 }
 
-// verdict is whether the results are right.
+// verdict says whether the results are right.
 func (s *simulation) verdict() string {
 	failed := s.failed()
 	text := "equal to running the tasks one after another"

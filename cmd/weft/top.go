@@ -146,7 +146,7 @@ func (t *top) run(c *cobra.Command, path string) error {
 	}
 }
 
-// print writes a frame to what is no screen.
+// print writes a frame to an output that is not a terminal.
 func (t *top) print(w io.Writer, f *monitor.Frame) error {
 	if t.asJSON {
 		line, err := json.Marshal(f)
@@ -220,8 +220,8 @@ func (t *top) watch(ctx context.Context, client *monitor.Client, s *terminal.Scr
 	}
 }
 
-// lines writes a frame for a terminal of some columns and rows. Devices, runs and tasks get
-// at most a share of the rows each, events what is left.
+// lines formats a frame for a terminal of some columns and rows. Devices, runs and tasks
+// get at most a share of the rows each, events the rest.
 func (t *top) lines(f *monitor.Frame, columns, rows int) []string {
 	head := fmt.Sprintf("weft top   process %d   up %s   ", f.PID, terminal.Seconds(f.Uptime))
 	out := []string{head + terminal.Cut(f.Program, max(columns-len(head), 0)), totals(f.Totals), ""}

@@ -111,7 +111,7 @@ of numbers. Every fourth pattern is for testing.`,
 	return c
 }
 
-// taskSettings are the flags that a task has values for, those of the reservoir alone
+// taskSettings are the flags that a task has values for. Those of the reservoir come
 // first.
 var taskSettings = []string{"radius", "connectivity", "leak", "input", "bias", "noise", "steps", "mode", "feature", "lambda"}
 
@@ -222,7 +222,7 @@ func (t *training) task(f *pflag.FlagSet) (*learn.Task, error) {
 	return task, t.check(task)
 }
 
-// check says what is wrong with the settings of a task before devices are opened.
+// check checks the settings of a task before devices are opened.
 func (t *training) check(task *learn.Task) error {
 	if err := task.Params.Validate(); err != nil {
 		return terminal.Usage(err)

@@ -159,7 +159,7 @@ func (z *zkProof) verify(r zk.Proved) error {
 	return zk.Verify(z.keys.Verifying, r.Proof, public)
 }
 
-// writeOne writes a proof, and its public values beside it.
+// writeOne writes a proof and, in a file of their own, its public values.
 func (z *zkProof) writeOne(results []zk.Proved, took time.Duration) error {
 	r := results[0]
 	if errors.Is(r.Err, zk.ErrWitness) {

@@ -93,8 +93,8 @@ func (o *balance) jobs(ctx context.Context) (names []string, jobs []workload.Job
 	return names, jobs, nil
 }
 
-// measure runs the work that only names. Other names in it are ignored: those of the
-// suite are of workloads.
+// measure runs the workloads named in o.only that it knows. It ignores the others,
+// which a suite may name.
 func (o *balance) measure(m *meter) (rows []balanceRow, err error) {
 	if _, err := m.several(); err != nil {
 		return nil, err

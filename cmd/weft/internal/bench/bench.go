@@ -25,7 +25,7 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// Setup is how benchmarks get at the runtime's settings and at devices.
+// Setup gives benchmarks access to the runtime's settings and to devices.
 type Setup struct {
 	// Options returns what flags and configuration say. It is called when a
 	// benchmark starts.

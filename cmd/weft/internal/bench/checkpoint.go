@@ -23,7 +23,7 @@ import (
 	"github.com/weft-run/weft/internal/text"
 )
 
-// checkpointRow is what checkpoints cost a computation whose whole state changes.
+// checkpointRow is the cost of checkpoints for a computation whose whole state changes.
 type checkpointRow struct {
 	State   int64   `json:"state_bytes"`
 	Every   float64 `json:"every_seconds"`
@@ -34,9 +34,9 @@ type checkpointRow struct {
 	Over    float64 `json:"overhead"`      // median of Kept ÷ Plain − 1 over pairs
 	Written float64 `json:"checkpoints"`   // a run, the one at its end included
 	Bytes   float64 `json:"written_bytes"` // a run
-	// Held is how long a checkpoint held up the computation while it copied the state, and
-	// Took how long it was until it was on the disk; means, without the one at the end of a
-	// run, which is waited for.
+	// Held is the time for which a checkpoint stops the computation while it copies the state, Took
+	// the time until it is on the disk; both are means without the last checkpoint of a run, which
+	// the program waits for.
 	Held float64 `json:"held_seconds"`
 	Took float64 `json:"took_seconds"`
 	// Last is how long the program waits, when the steps are done, for the last checkpoint.
@@ -165,7 +165,7 @@ func checkEvolve(ctx context.Context, rt *weft.Runtime) error {
 	return nil
 }
 
-// evolveWords is how many words are an item.
+// evolveWords is the number of words of an item.
 const evolveWords = 1 << 16
 
 // evolveGraph is one step: each task reads and writes its part of the state.
@@ -453,7 +453,7 @@ func (t *keepTrial) run(l *keepLoad, steps int, keeps bool) (r keepRun, err erro
 	return r, nil
 }
 
-// devicesOf names the devices of a runtime, those of a kind together.
+// devicesOf names the devices of a runtime, grouped by kind.
 func devicesOf(rt *weft.Runtime) string {
 	count, kinds := make(map[string]int), []string{}
 	for _, d := range rt.Devices() {

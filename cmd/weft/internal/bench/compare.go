@@ -70,7 +70,8 @@ cannot be compared. --missing allows figures that B does not have.`,
 	return c
 }
 
-// leastReports is how many reports the test needs: of three and three the least p is 0.1.
+// leastReports is the number of reports the test needs: with three and three the least p is
+// 0.1.
 const leastReports = 4
 
 func (o *compare) run(c *cobra.Command, fileA, fileB string) error {
@@ -127,7 +128,7 @@ func plural(n int, one, many string) string {
 // figureKey names a figure of a case.
 type figureKey struct{ of, figure string }
 
-// figures are those of several reports.
+// figures holds the figures of several reports.
 type figures struct {
 	values map[figureKey][]float64
 	order  []figureKey // as they came

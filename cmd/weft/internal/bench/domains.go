@@ -239,8 +239,9 @@ type rival struct {
 	failed            error     // why it cannot run that
 }
 
-// rivals opens the cpu, and every other device alone and beside it. A device is opened twice: jobs that place
-// their tasks themselves use all devices of a runtime, so that what it takes alone needs a runtime of its own.
+// rivals opens the cpu, and every other device alone and together with it. A device is opened
+// twice: jobs that place their tasks themselves use all devices of a runtime, so its time alone
+// needs a runtime of its own.
 func (o *domains) rivals(m *meter) (out []rival, err error) {
 	var found *weft.Runtime // of all devices, where none are named
 	defer func() {
@@ -476,7 +477,8 @@ func (t *domainsTrial) once(ctx context.Context, c *rival, job workload.Job, rou
 	return seconds, c.share(res), checked(ctx, job)
 }
 
-// share is the part of a run's work, by the time of its tasks, that devices beside the cpu did.
+// share returns the part of a run's work, by the time of its tasks, that devices other than the
+// cpu did.
 func (c *rival) share(res *workload.Result) float64 {
 	own, all := 0., 0.
 	for i, d := range res.Report.Devices {
@@ -555,8 +557,8 @@ func placedOf(rows []domainRow) (p placed) {
 	return p
 }
 
-// between is the size between two measured ones at which a device is as fast as the cpu, where
-// the logarithm of the speed-up is taken to grow evenly with that of the size.
+// between returns the size between two measured ones at which a device is as fast as the cpu. It
+// assumes that the logarithm of the speed-up is linear in the logarithm of the size.
 func between(slower, faster domainRow) int {
 	a, b := math.Log(slower.Speedup), math.Log(faster.Speedup)
 	part := -a / (b - a)

@@ -36,7 +36,8 @@ func writeDomainsPage(w io.Writer, r *domainsReport) error {
 	}{r, curves(r)})
 }
 
-// curves draws every operation on every device beside the cpu, whose rows come first.
+// curves draws every operation on every device together with the cpu, whose rows come
+// first.
 func curves(r *domainsReport) (out []curve) {
 	for _, c := range r.Crossovers {
 		var cpu, device []domainRow

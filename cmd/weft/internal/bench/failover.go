@@ -29,8 +29,8 @@ type failoverRow struct {
 	Devices int    `json:"devices"`
 	Seed    uint64 `json:"seed"`
 	Kills   int    `json:"kills"` // or stops, of case hang
-	// Requeued is how many of them hit a device that had a task: the others say nothing
-	// about failover.
+	// Requeued is the number of them that hit a device with a task. The others say nothing about
+	// failover.
 	Requeued int `json:"requeued"`
 	// DetectMS is the time from the signal until the runtime knows that the device is lost,
 	// FailoverMS that from then until the first task that was requeued starts, AddedMS how
@@ -40,7 +40,7 @@ type failoverRow struct {
 	FailoverMS chaos.Spread `json:"failover_ms"`
 	AddedMS    chaos.Spread `json:"added_ms"`
 	BackMS     chaos.Spread `json:"device_back_ms"`
-	// TimeoutMS is how long a worker may be silent; 0 for case kill, where nothing waits for it.
+	// TimeoutMS is the time a worker may be silent; 0 for case kill, which waits for no silence.
 	TimeoutMS float64 `json:"timeout_ms"`
 	// Of Tasks that ran, Lost ended with an error and the results of Duplicated were
 	// delivered more than once. A wrong result is an error of the benchmark.
@@ -156,7 +156,7 @@ func failoverStep(c *weft.Call, p failoverParams, lo, hi int) {
 const (
 	failoverBytes = 4096
 	failoverTask  = 5 * time.Millisecond // far longer than starting a task on a worker
-	// failoverQuiet is how many undisturbed tasks of each stream are measured first.
+	// failoverQuiet is the number of undisturbed tasks of each stream that are measured first.
 	failoverQuiet = 50
 	// failoverWait is the limit on every wait of the benchmark. failoverMiss, added to the time that
 	// a worker may be silent, is the limit after which a strike without effect counts as a miss; it
@@ -481,8 +481,8 @@ func (t *failoverTrial) revive(ctx context.Context, c weft.Event) error {
 // errLate is wrapped by the error of something that did not happen in time.
 var errLate = errors.New("it is late")
 
-// next waits for a device, or any where none is named, to become what is said after a moment; one that is
-// given up is brought back. The time in which this process is stopped does not count.
+// next waits until a device, or any if none is named, reaches a state at a time past after. It
+// brings back a device that is given up. The time in which this process is stopped does not count.
 func (t *failoverTrial) next(ctx context.Context, after time.Time, wait time.Duration, state, device string) (weft.Event, error) {
 	tick := time.NewTicker(failoverTick)
 	defer tick.Stop()

@@ -35,7 +35,7 @@ type faultsRow struct {
 	BackMS     float64 `json:"back_ms"`     // median
 	BackMaxMS  float64 `json:"back_max_ms"`
 	// Sent is the number of bytes copied during all faults and after them, when the
-	// resident data is read: those of the small tasks, and all that was sent again.
+	// resident data is read: those of the small tasks, and all that were sent again.
 	Sent int64 `json:"sent_bytes"`
 	// Memory and descriptors of the program after the first tenth of the faults
 	// and after all of them.
@@ -151,7 +151,8 @@ type faultTrial struct {
 // blockBytes is the largest piece of resident data: arguments of a task have limits.
 const blockBytes = 256 << 20
 
-// smallBytes is the size of what tasks beside and after the bad one copy.
+// smallBytes is the number of bytes copied by the tasks that run during and after the
+// bad one.
 const smallBytes = 64 << 10
 
 func (t *faultTrial) run() (err error) {
@@ -245,8 +246,8 @@ func (t *faultTrial) read(back bool) error {
 	return nil
 }
 
-// breakOften runs the bad kernel count times, each with a small task beside it and one
-// after it.
+// breakOften runs the bad kernel count times, each with a small task at the same time
+// and one after it.
 func (t *faultTrial) breakOften() error {
 	var g graph.Builder
 	g.Add(graph.Task{Name: "bad", Steps: []graph.Step{{Kernel: probe.Crash()}},
@@ -303,7 +304,7 @@ func (t *faultTrial) breakOften() error {
 	return nil
 }
 
-// noisy makes bytes that differ from those of other seeds.
+// noisy makes bytes that differ from seed to seed.
 func noisy(n, seed int) []byte {
 	out := make([]byte, n)
 	for i := range out {

@@ -149,8 +149,8 @@ func memoryFuncs() map[string]weft.Func {
 	}
 }
 
-// inARow is how many times in a row a buffer is moved for one time measured, so that
-// the delay until completion is seen counts a quarter for each.
+// inARow is the number of moves of a buffer in one measurement, so that each has a
+// quarter of the delay until completion is seen.
 const inARow = 4
 
 // transfer is one kind of transfer: between which memories, and by what means.

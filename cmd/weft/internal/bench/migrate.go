@@ -26,7 +26,7 @@ import (
 	"github.com/weft-run/weft/internal/text"
 )
 
-// migrateRow is what it took to move a running computation from a process to another.
+// migrateRow is the cost of moving a running computation from one process to another.
 type migrateRow struct {
 	State int64  `json:"state_bytes"`
 	Bytes int64  `json:"checkpoint_bytes"` // written for the last checkpoint

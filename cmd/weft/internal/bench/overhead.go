@@ -14,7 +14,7 @@ import (
 	"github.com/weft-run/weft/internal/terminal"
 )
 
-// overheadRow is the time that one task takes beside its work.
+// overheadRow is the overhead of one task: its time without that of its work.
 type overheadRow struct {
 	Case      string  `json:"case"` // independent, chain, dag, prepared chain, round trip
 	Trace     bool    `json:"trace"`
@@ -215,8 +215,8 @@ func writeOverhead(w io.Writer, rows []overheadRow) {
 	terminal.Table(w, table)
 }
 
-// emptyGraph has n tasks in layers of width. Each writes 64 bytes of its own and reads
-// those of deps tasks of the layer before.
+// emptyGraph has n tasks in layers of width. Each writes 64 bytes and reads the output
+// of deps tasks of the layer before.
 func emptyGraph(n, width, deps int) (*graph.Graph, error) {
 	var b graph.Builder
 	steps := []graph.Step{{Kernel: probe.List()[0].Kernel}} // the empty one, which every device has

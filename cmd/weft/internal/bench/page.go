@@ -35,7 +35,7 @@ var pageTemplate = pages.New("page", pageText, template.FuncMap{
 		return terminal.Percent(part / whole)
 	},
 	"fixed": func(digits int, x float64) string { return fmt.Sprintf("%.*f", digits, x) },
-	// width is that of a bar, in percent of its cell.
+	// width is the width of a bar, in percent of its cell.
 	"width": func(x, most float64) float64 { return 100 * min(max(x/most, 0), 1) },
 })
 
@@ -57,7 +57,8 @@ type section struct{ Title, Text string }
 // tabled are the benchmarks that the page has charts or tables for.
 var tabled = []string{"strong", "weak", "overhead", "sync", "memory", "balance"}
 
-// sections fills what the page says of benchmarks beside its charts and tables.
+// sections fills in the page's remarks on benchmarks, in addition to its charts and
+// tables.
 func (p *page) sections() {
 	for _, part := range (&suite{}).parts(p.suiteReport) {
 		row := p.part(part.name)

@@ -19,7 +19,7 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// partRow is how a benchmark of a suite went.
+// partRow describes the run of one benchmark of a suite.
 type partRow struct {
 	Part    string  `json:"part"`
 	Rows    int     `json:"rows"`
@@ -37,7 +37,7 @@ type partRow struct {
 // off by more than runs on an idle machine differ: 5 % of its cores.
 func (p *partRow) spoiled() bool { return p.Others > 0.05*float64(runtime.NumCPU()) }
 
-// note is what stands beside the figures of a part.
+// note is the remark shown with the figures of a part.
 func (p *partRow) note() string {
 	var out string
 	if p.spoiled() {

@@ -190,7 +190,8 @@ func (rec *recorder) all(ladders []*ladder) error {
 // rarely is the number of passes of which one visits a point that is settled.
 const rarely = 3
 
-// due returns what can run and is not settled, and every third of what is, in an order that is drawn for the pass.
+// due returns the visits that can run and are not settled, and every third of the settled ones, in
+// an order drawn for the pass.
 func (rec *recorder) due(pass int) (out []*visit) {
 	for i, v := range rec.visits {
 		if v.gone == nil && (!v.settled() || (i+pass)%rarely == 0) {

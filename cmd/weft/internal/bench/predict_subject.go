@@ -15,8 +15,8 @@ import (
 	"github.com/weft-run/weft/workload/protein/fold"
 )
 
-// Recorded returns the names of the workloads that can be recorded: those of the catalogue, and rounds of
-// folding.
+// Recorded returns the names of the workloads that can be recorded: all of the catalogue, and
+// rounds of folding.
 func Recorded() []string { return append(catalog.Names(), folding) }
 
 // ladders returns the workloads to record.
@@ -64,7 +64,7 @@ func ladderOf(w catalog.Entry) *ladder {
 // job is a job of the catalogue.
 type job struct{ workload.Job }
 
-// need goes by the graph that plans make, not by that of a run, which is cut by what was learnt until then.
+// need uses the graph that plans make. That of a run is cut by what was learnt until then.
 func (j job) need(rt *weft.Runtime) (plan.Need, error) { return NeedOf("", j.Job, rt.Machine()) }
 
 func (j job) run(ctx context.Context, rt *weft.Runtime, jobs int) (seconds []float64, err error) {

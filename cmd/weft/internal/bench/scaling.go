@@ -28,10 +28,10 @@ type scalingRow struct {
 	Speedup    float64 `json:"speedup"`
 	Efficiency float64 `json:"efficiency"`
 	Predicted  float64 `json:"predicted_seconds"`
-	// Busy is the part of the time that devices computed. Work is the time that all
-	// of them computed, divided by that of one alone: above 1 is what devices lose by
-	// sharing memory, caches and power. Busy / Work is the efficiency, where one device
-	// alone is busy all the time.
+	// Busy is the part of the time that devices computed. Work is the time that all of
+	// them computed, divided by that of one alone: above 1 is the loss by sharing memory,
+	// caches and power. Busy / Work is the efficiency if one device alone is busy all the
+	// time.
 	Busy float64 `json:"busy"`
 	Work float64 `json:"work"`
 	// Limit is the efficiency of as many devices that work at the same time, each on
@@ -323,11 +323,11 @@ func (o *scaling) rows(m *meter, w catalog.Entry, size int, at []scaled, counts 
 	return rows, nil
 }
 
-// independentSpeedup returns how fast equal jobs run side by side, one runtime each,
-// relative to one alone; 1 is as fast. It is the upper limit of the efficiency of
-// scaling on this machine. The one alone runs as often as there are jobs, so that each
-// state of the machine lasts about as long as it does in scaling: a core that works
-// alone for long gets a higher clock than one that others have just stopped beside.
+// independentSpeedup returns how fast equal jobs run at the same time, one runtime each,
+// relative to one alone; 1 is as fast. It is the upper limit of the efficiency of scaling
+// on this machine. The one alone runs as often as there are jobs, so that each state of
+// the machine lasts about as long as in scaling: a core that works alone for long gets a
+// higher clock than one whose neighbours have just stopped.
 func independentSpeedup(ctx context.Context, rts []*weft.Runtime, jobs []workload.Job) (float64, error) {
 	alone := 0.0
 	for range jobs {
@@ -363,8 +363,8 @@ func independentSpeedup(ctx context.Context, rts []*weft.Runtime, jobs []workloa
 var scalingFrom = make(map[string]int)
 
 // grow finds sizes at which one device takes at least atLeast, or the largest that the
-// workload allows. A step grows the work 8 times at most, since the time of a small
-// size predicts that of a much larger one badly.
+// workload allows. A step grows the work at most 8 times, since the time of a small size
+// is a poor prediction for a much larger one.
 func (o *scaling) grow(m *meter, w catalog.Entry, rt *weft.Runtime, p *terminal.Progress) (map[string]int, error) {
 	sizes := maps.Clone(scalingFrom)
 	for {

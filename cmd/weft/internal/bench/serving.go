@@ -21,7 +21,7 @@ import (
 	"github.com/weft-run/weft/workload/reservoir"
 )
 
-// servingRow is how a profile of weft serve holds up at a rate.
+// servingRow is the result of one profile of weft serve at one rate.
 type servingRow struct {
 	Kind    string  `json:"kind"` // simulated or measured
 	Profile string  `json:"profile"`
@@ -125,7 +125,7 @@ func (v *serving) check() error {
 	return nil
 }
 
-// alone refuses settings of what is measured beside a machine that is simulated.
+// alone refuses settings of measurements together with --machine, which simulates.
 func (v *serving) alone(c *cobra.Command) (err error) {
 	if len(v.machines) == 0 {
 		return nil

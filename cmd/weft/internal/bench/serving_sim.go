@@ -19,8 +19,8 @@ import (
 	"github.com/weft-run/weft/workload/reservoir"
 )
 
-// batchCost is what a batch takes on a device where it is alone: all, and the part in which the
-// device computes. What is left of it is copies, which overlap with batches that compute.
+// batchCost holds the time of a batch on a device that runs nothing else: all of it, and the part
+// in which the device computes. The rest is copies, which overlap with batches that compute.
 type batchCost struct{ whole, busy time.Duration }
 
 // predictBatch simulates a batch of n inputs on a device that has the weights.
@@ -79,7 +79,7 @@ type virtualDevice struct {
 	free time.Duration
 }
 
-// batchEnd is when a batch ends.
+// batchEnd is the end of a batch.
 type batchEnd struct {
 	at    time.Duration
 	batch *batch.Batch

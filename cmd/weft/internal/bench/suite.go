@@ -19,7 +19,8 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// suiteReport is the figures of all benchmarks, with what is needed to repeat them.
+// suiteReport holds the figures of all benchmarks and everything needed to repeat
+// them.
 type suiteReport struct {
 	Command     string          `json:"command"`
 	Commit      string          `json:"commit"`

@@ -32,9 +32,9 @@ func mannWhitney(a, b []float64) float64 {
 // 0.1 s, and the normal distribution is within 0.001 of it from 20 on.
 const exactSamples = 50
 
-// rankSum returns how many pairs have the value of a above that of b, pairs of equal
-// values counted half, with Σ(t³ − t) over groups of t equal values, and whether there
-// are any.
+// rankSum returns the number of pairs whose value of a is above that of b, pairs of equal
+// values counted half, the sum Σ(t³ − t) over groups of t equal values, and whether there
+// are such groups.
 func rankSum(a, b []float64) (u, ties float64, equal bool) {
 	type value struct {
 		x    float64

@@ -14,7 +14,8 @@ import (
 	"github.com/weft-run/weft/workload/tropical"
 )
 
-// verifyRow is what it costs to have one task in some executed on two devices and compared.
+// verifyRow is the cost of executing one task in some on two devices and comparing the
+// results.
 type verifyRow struct {
 	Every    int     `json:"every"` // one task in so many
 	Tasks    int     `json:"tasks"`

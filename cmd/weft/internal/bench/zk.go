@@ -37,8 +37,8 @@ type zkRow struct {
 	What    string `json:"what"`
 	Size    int    `json:"size,omitempty"` // points, elements or constraints
 	Devices string `json:"devices"`
-	// Seconds is the median time of a run with copies of what is not resident, Kernels the
-	// time of the kernels in it, over all devices.
+	// Seconds is the median time of a run, with copies of data that is not resident; Kernels is
+	// the time of its kernels, over all devices.
 	Seconds float64 `json:"seconds,omitempty"`
 	Kernels float64 `json:"kernel_seconds,omitempty"`
 	// Gnark is the median time that gnark takes on Cores cores, and Speedup its ratio to Seconds.

@@ -15,7 +15,7 @@ import (
 )
 
 // Makers returns the drivers that run in worker processes: those of every program, and scripted
-// devices. funcs returns the Go kernels that cores and scripted devices run.
+// devices. funcs returns the Go kernels for cores and scripted devices.
 func Makers(funcs func() map[string]driver.Func) map[string]proc.Maker {
 	out := all.Makers(funcs)
 	out[scripted] = func(config []byte, _ int) (driver.Driver, error) {

@@ -22,7 +22,7 @@ const (
 	scripted = "fake"
 )
 
-// picked is what a list of devices names.
+// picked is the content of a list of devices.
 type picked struct {
 	counts map[string]int    // of cores and scripted devices: how many
 	gpus   []string          // the items that name others, as cuda:0/2

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// simRanges is how many ranges each device has of a simulated job, so that there is
-	// something left to do whenever a device is lost.
+	// simRanges is the number of ranges per device of a simulated job, so that work is left
+	// whenever a device is lost.
 	simRanges = 4
 	// simBack is how long a simulated worker takes to be replaced.
 	simBack = 50 * time.Millisecond
@@ -202,7 +202,7 @@ func (t *Trial) simulated(p *plan, m *machine.Machine, g *graph.Graph, foot foot
 	return c
 }
 
-// faults is what becomes of a device whose worker is struck.
+// faults returns the simulated faults of a device whose worker is struck.
 func (s Strike) faults(at time.Duration, device machine.DeviceID, hang time.Duration) sim.Faults {
 	lost := func(at time.Duration) sim.Faults {
 		return sim.Faults{{At: at, Kind: sim.Lose, Device: device}, {At: at + simBack, Kind: sim.Back, Device: device}}
@@ -220,7 +220,7 @@ func (s Strike) faults(at time.Duration, device machine.DeviceID, hang time.Dura
 	return nil
 }
 
-// scriptFaults is what the script does to a device, with operations as moments of a round.
+// scriptFaults returns the script's faults of a device, with operations as moments of a round.
 func (p *plan) scriptFaults(device machine.DeviceID, usual time.Duration) (out sim.Faults) {
 	at := func(op int) time.Duration { return time.Duration(op-1) * usual / scriptOps }
 	for _, op := range p.fails {

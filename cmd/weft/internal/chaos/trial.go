@@ -29,7 +29,7 @@ type Trial struct {
 	Told func(*Account)
 }
 
-// Account is what came of a trial.
+// Account holds the results of a trial.
 type Account struct {
 	Name    string         `json:"job"`
 	Seed    uint64         `json:"seed"`
@@ -70,7 +70,7 @@ type Account struct {
 	LastLeft   string `json:"last_left,omitempty"`
 }
 
-// Minute is how far a trial was after some minutes, and what the process used then.
+// Minute is the progress of a trial after some minutes, and the resources of the process then.
 type Minute struct {
 	Minute int `json:"minute"`
 	Rounds int `json:"rounds"`
@@ -105,9 +105,8 @@ const stuckDefault = 10 * time.Minute
 // footprint is the memory that a job uses.
 type footprint struct{ all, task int64 } // of all data, and of its largest task
 
-// little is the memory of a starved device: a task needs room for its data, and for what is
-// copied meanwhile for the next. more, of 0 to 1, is how much of an eighth of all data it has
-// besides.
+// little returns the memory of a starved device: a task needs room for its data, and for the
+// copies made meanwhile for the next. more, from 0 to 1, adds that part of an eighth of all data.
 func (f footprint) little(more float64) int64 {
 	return 2*f.task + 64<<10 + int64(more*float64(f.all/8))
 }
@@ -147,8 +146,9 @@ func (t *Trial) Run(ctx context.Context) (*Account, error) {
 // HangTimeout is the default of hang_timeout in a trial.
 const HangTimeout = time.Second
 
-// hang is the time without a sign of life after which a worker is ended. The default is less than that of
-// weft.Options, so that a trial spends its time on rounds and not on waiting for stopped workers.
+// hang returns the time without a sign of life after which a worker is ended. The default is less
+// than that of weft.Options, so that a trial spends its time on rounds and not on waiting for
+// stopped workers.
 func (t *Trial) hang() time.Duration { return cmp.Or(t.Options.HangTimeout, HangTimeout) }
 
 // jobOf returns the job of the bout before, if there was one and it kept nothing on devices, or

@@ -12,7 +12,8 @@ import (
 	"github.com/weft-run/weft/internal/backend/proc"
 )
 
-// Use is what this process uses. Resident memory and descriptors are 0 where there is no /proc.
+// Use holds the resources that this process uses. Resident memory and descriptors are 0 without
+// /proc.
 type Use struct {
 	RSS         int64 `json:"rss_bytes"`  // resident memory: the process's own, and pages of files
 	Own         int64 `json:"own_bytes"`  // of it what is no file's: a program that runs longer has touched more of its code

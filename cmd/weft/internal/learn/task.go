@@ -24,13 +24,13 @@ import (
 // ErrTask is wrapped by every error about a task, its files or its settings.
 var ErrTask = errors.New("not a task")
 
-// Sample is a pattern and what is to be said of it.
+// Sample is a pattern with its target.
 type Sample struct {
 	Pattern reservoir.Pattern
 	Target  []float64
 }
 
-// Task is what a reservoir is trained for.
+// Task is a problem that a reservoir is trained for.
 type Task struct {
 	Name   string
 	About  string // in a few words
@@ -167,7 +167,7 @@ func signal(values []float64) reservoir.Pattern {
 	return p
 }
 
-// The streams of a seed, apart from those of package reservoir.
+// The streams of a seed, distinct from the ones of package reservoir.
 const (
 	streamNARMA = 1000 + iota
 	streamMemory

@@ -137,7 +137,7 @@ func (c *conn) call(ctx context.Context, request []byte, deadline time.Time) (an
 	return answered(ctx, c.rpc.Invoke(calling, oip.GRPCInferenceService_ModelInfer_FullMethodName, request, nil, grpc.ForceCodecV2(ready{})))
 }
 
-// ready is a codec of messages that are bytes already, and of answers that nobody reads.
+// ready is a codec for messages that are bytes already. It ignores answers.
 type ready struct{}
 
 func (ready) Name() string { return "proto" }
@@ -148,7 +148,7 @@ func (ready) Marshal(v any) (mem.BufferSlice, error) {
 
 func (ready) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-// rpcStatuses are the statuses of HTTP for those of gRPC that are told apart.
+// rpcStatuses maps the gRPC statuses that are told apart to statuses of HTTP.
 var rpcStatuses = map[codes.Code]int{
 	codes.OK: http.StatusOK, codes.NotFound: http.StatusNotFound, codes.ResourceExhausted: http.StatusTooManyRequests,
 	codes.Unavailable: http.StatusServiceUnavailable,

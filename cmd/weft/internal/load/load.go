@@ -34,8 +34,9 @@ type Options struct {
 
 	Connections int           // 0 for 64
 	Timeout     time.Duration // from sending a request to its answer; 0 for 10 s
-	// Each, if it is not nil, is told of every measured request that was sent: when it was due,
-	// when it ended, and whether it was answered. It is called by several goroutines at a time.
+	// Each, if it is not nil, is called with every measured request that was sent: the time it
+	// was due, the time it ended, and whether it was answered. Several goroutines call it at a
+	// time.
 	Each func(due, end time.Time, answered bool)
 
 	dial func(ctx context.Context) (net.Conn, error) // nil for the network

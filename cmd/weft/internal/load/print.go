@@ -114,7 +114,7 @@ func (s *Result) draw(w io.Writer) {
 	}
 }
 
-// verdict says who was the bottleneck, and what is wrong with the figures.
+// verdict names the bottleneck and any faults of the figures.
 func (s *Result) verdict() (out []string) {
 	own := fmt.Sprintf("The generator itself was late by %s at the 99th percentile and %s at most", terminal.Seconds(s.Own.P99), terminal.Seconds(s.Own.Max))
 	switch {

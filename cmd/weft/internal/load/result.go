@@ -28,16 +28,17 @@ type Result struct {
 	Unfinished uint64 `json:"unfinished"` // when the load was interrupted
 	Failed     uint64 `json:"failed"`     // the sum over Failures
 
-	// Late counts requests that were sent more than 1 ms after they were due, Waited those of them
-	// that no connection was free for.
+	// Late counts requests that were sent more than 1 ms after they were due, Waited the ones
+	// among them for which no connection was free.
 	Late        uint64    `json:"late"`
 	Waited      uint64    `json:"waited"`
 	Reconnected uint64    `json:"reconnected"` // connections that the server had closed while they were idle
 	Failures    []Failure `json:"failures,omitempty"`
 
 	Reached float64 `json:"reached"` // requests answered in a second
-	// Latency is that of answered requests, from the time they were due. Own is how long after it
-	// could have been sent a request was: the lateness of this process alone.
+	// Latency is measured on answered requests, from the time they were due. Own is the delay
+	// between the earliest time a request could be sent and its sending: the lateness of this
+	// process alone.
 	Latency     Quantiles `json:"latency"`
 	Own         Quantiles `json:"own_lateness"`
 	Histogram   []Bar     `json:"histogram"`
@@ -61,7 +62,7 @@ type Failure struct {
 // Expired reports whether the server answered that the deadline had passed.
 func (f Failure) Expired() bool { return f.Status == http.StatusGatewayTimeout }
 
-// Quantiles are those of a histogram, in seconds.
+// Quantiles describe a histogram, in seconds.
 type Quantiles struct {
 	Min  float64 `json:"min"`
 	Mean float64 `json:"mean"`

@@ -28,9 +28,9 @@ type Target struct {
 	model   string // that an address of gRPC names
 }
 
-// ParseTarget reads the address of a server: http://HOST:PORT, https://HOST:PORT, either with a
-// path that those of the protocol follow, unix:/PATH of a socket, or grpc://HOST:PORT/MODEL,
-// grpcs:// with TLS.
+// ParseTarget reads the address of a server: http://HOST:PORT or https://HOST:PORT, either with
+// a path in front of the protocol's paths, unix:/PATH of a socket, or grpc://HOST:PORT/MODEL,
+// or grpcs:// for TLS.
 func ParseTarget(s string) (Target, error) {
 	bad := func(format string, args ...any) (Target, error) {
 		return Target{}, fmt.Errorf("%w: address %q: %s; write http://HOST:PORT, https://HOST:PORT, unix:/PATH or grpc://HOST:PORT/MODEL", ErrOption, s, fmt.Sprintf(format, args...))
@@ -130,8 +130,8 @@ func (t Target) failed(err error) error {
 	return fmt.Errorf("%s: %s%s", t, cause(err), hint)
 }
 
-// cause is an error in a few words, without addresses and system calls, so that those of one
-// kind are counted together.
+// cause describes an error in a few words, without addresses and system calls, so that errors
+// of one kind are counted together.
 func cause(err error) string {
 	var (
 		number syscall.Errno

@@ -13,7 +13,7 @@ import (
 // Type is the type of a tensor's elements, as the protocol names it.
 type Type string
 
-// bytesType is that of elements which are strings, each behind its length in four bytes.
+// bytesType is the type of string elements, each preceded by its length in four bytes.
 const bytesType Type = "BYTES"
 
 // size is the size of an element in bytes, 0 where it differs or the type is unknown.
@@ -39,7 +39,7 @@ type Tensor struct {
 	Data  []byte // little-endian, in C order
 }
 
-// Bounds of what is sent.
+// Bounds of requests.
 const (
 	maxRequest  = 256 << 20 // bytes of the tensors of one request
 	maxPrepared = 64 << 20  // bytes of all that are sent in turn
@@ -122,7 +122,7 @@ func (c *Client) match(t *Tensor) (int, error) {
 	return at, nil
 }
 
-// batched reports whether the first dimension is that of the items of a request.
+// batched reports whether the first dimension counts the items of a request.
 func (s spec) batched() bool { return len(s.Shape) > 0 && s.Shape[0] == -1 }
 
 // size decides how many items a request has.

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// coarse is the time by which the timers of Go may end a wait early: they are those of
-// epoll, in milliseconds.
+// coarse is the time by which Go's timers may end a wait early: they use epoll, which counts in
+// milliseconds.
 const coarse = 2 * time.Millisecond
 
 // waitUntil waits for a time, to some 10 or 20 µs where a processor is free. Go's timers wait for

@@ -24,10 +24,11 @@ type Machines struct {
 type Job struct {
 	Name     string  `json:"name"`
 	Deadline float64 `json:"deadline"` // seconds from now; 0 for none
-	// Seconds is how long the job takes on each of the Machines, with its transfers;
-	// 0 where it does not fit.
+	// Seconds is the time of the job on each of the Machines, with its transfers; 0 where
+	// it does not fit.
 	Seconds []float64 `json:"seconds"`
-	// Extra is what it costs there beside the time, as egress; nil for nothing.
+	// Extra is the cost on each of them in addition to time, such as egress; nil for
+	// nothing.
 	Extra []float64 `json:"extra,omitempty"`
 }
 
@@ -210,7 +211,7 @@ func (s *sharing) accepts(k int, jobs []int, j int) bool {
 	return placed || at+s.seconds[j][k] <= s.deadline[j]
 }
 
-// added is what one more job costs on a machine.
+// added returns the cost of one more job on a machine.
 func (s *sharing) added(k int, jobs []int, j int) float64 {
 	if len(jobs) == 0 {
 		return s.cost[j][k] + s.fixed[k]

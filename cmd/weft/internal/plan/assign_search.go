@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// searches is how often the search begins anew, every second time with a price on
-	// time: some instances are solved well with one, some without.
+	// searches is the number of searches, every second one with a price on time: some instances
+	// are solved well with one, some without.
 	searches = 4
-	// roundsPerJob is how often a search removes jobs and puts them back, for each job.
+	// roundsPerJob is the number of times that a search removes jobs and puts them back, per job.
 	roundsPerJob = 500
-	// mostRemoved is how many jobs are put back at once: more take longer by their square
-	// and rarely find better places.
+	// mostRemoved is the number of jobs put back at once: more take longer by their square and
+	// rarely find better places.
 	mostRemoved = 12
 	// Of the mean cost of a job, the excess cost that is accepted now and then at the
 	// beginning of a search, and what is left of it at the end.
@@ -109,8 +109,8 @@ func (s *sharing) ruin(p *packing, rng *rand.Rand) (shut int) {
 	return shut
 }
 
-// view is how costs are seen while jobs are put back: a little wrong, so that the same
-// jobs do not always come back to the same places.
+// view is the distorted costs by which jobs are put back, so that the same jobs do not always
+// come back to the same places.
 type view struct {
 	noise []float64 // factor of costs by kind
 	price []float64 // of a second, beside its cost, by kind
@@ -209,10 +209,10 @@ func (s *sharing) place(p *packing, j int, v view) (k, u int, regret float64) {
 }
 
 // bound returns a cost that no assignment is below, by Lagrangian relaxation: time on the
-// machines of a kind gets a price, every job takes what is cheapest for it alone, and the
-// prices of time are moved by subgradients, in Polyak's steps towards the cost of an
-// assignment that is known. A started machine's fixed cost is spread over the longest time it
-// can be used, which is less than it is for any assignment.
+// machines of a kind gets a price, every job goes to the kind that is cheapest for it alone, and
+// subgradients move the prices, in Polyak's steps towards the cost of a known assignment. A
+// started machine's fixed cost is spread over the longest time it can be used, which charges no
+// assignment too much.
 func (s *sharing) bound(known float64) float64 {
 	kinds := len(s.machines)
 	horizon, room := make([]float64, kinds), make([]float64, kinds) // longest use of one machine, and of all of a kind
@@ -257,10 +257,10 @@ func (s *sharing) bound(known float64) float64 {
 }
 
 const (
-	// boundRounds is how often prices are moved. Ten times as many made the mean of the bounds of
-	// TestBoundBelow greater by less than a tenth of a percent.
+	// boundRounds is the number of times that prices are moved. Ten times as many raised the mean
+	// of the bounds of TestBoundBelow by less than a tenth of a percent.
 	boundRounds = 400
-	// boundPatience is after how many rounds without a better bound the steps are halved.
+	// boundPatience is the number of rounds without a better bound before the steps are halved.
 	boundPatience = 10
 )
 

@@ -147,7 +147,7 @@ func put[T any](at map[string]int, key string, list *[]T, x T) {
 
 func (i Instance) key() string { return i.Cloud + "\x00" + i.Type + "\x00" + i.Region }
 
-// columns are those of a kind of file; required ones come first.
+// columns are the columns of a kind of file; required ones come first.
 type columns struct {
 	required int
 	names    []string

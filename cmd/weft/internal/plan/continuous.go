@@ -31,11 +31,11 @@ type Fleet struct {
 // FleetRules are the thresholds of a Fleet.
 type FleetRules struct {
 	Idle float64 // seconds without work after which a rented machine is given back
-	// Gain is how many times cheaper the rest of a running job must be elsewhere, with
-	// the move, to be moved there; at least 1.
+	// Gain is the least ratio for moving a running job: the cost of its rest here over the cost
+	// elsewhere, with the move; at least 1.
 	Gain float64
-	// Avoid is for how many seconds a kind is not asked for after it was not available;
-	// each further time doubles it, and each Forget seconds without one halve it again.
+	// Avoid is the number of seconds for which a kind is not asked for after it was not available;
+	// each further refusal doubles it, and each Forget seconds without one halve it again.
 	Avoid, Forget float64
 	// Patience is the time in seconds after which later jobs no longer overtake a waiting job that is
 	// late or has no deadline; 0 means that they always may.
@@ -67,7 +67,7 @@ type FleetEvent struct {
 	Kept    float64 // of Lost: the part of its job, 0 to 1, that a checkpoint kept
 }
 
-// FleetVerb is what a FleetAction does.
+// FleetVerb is the verb of a FleetAction.
 type FleetVerb string
 
 const (
@@ -111,7 +111,7 @@ type running struct {
 	wasted  float64
 }
 
-// avoided is what is known of a kind that was not available.
+// avoided records that a kind was not available.
 type avoided struct {
 	until, last float64
 	times       float64 // refusals that are remembered
@@ -251,7 +251,7 @@ func (f *Fleet) enqueue(id int) {
 	f.queue = append(f.queue, id)
 }
 
-// due is when a job must be done; a late one need not be by any time.
+// due returns the deadline of a job; a late one has none any more.
 func (j *running) due() float64 {
 	if j.Deadline == 0 || j.late {
 		return math.Inf(1)
@@ -291,10 +291,10 @@ func (j *running) before(x *running) bool {
 	return j.due() < x.due() || j.late && x.late && j.Deadline < x.Deadline
 }
 
-// rest is how long what is left of a job takes on a kind, 0 where it does not fit.
+// rest returns the time of the rest of a job on a kind, 0 where it does not fit.
 func (j *running) rest(kind int) float64 { return j.left * j.Seconds[kind] }
 
-// due is when a machine is expected to take the next job.
+// due returns the time at which a machine is expected to take the next job.
 func (u *unit) due() float64 {
 	if u.job >= 0 {
 		return u.end
@@ -363,8 +363,8 @@ func (f *Fleet) trusts(now float64, u *unit, j *running) bool {
 	return math.IsInf(last, -1) || now < last-reaction
 }
 
-// ends returns when a machine would be done with a job beside those that it is promised to;
-// false if one of them would be late.
+// ends returns the time at which a machine would be done with a job in addition to those promised
+// to it; false if one of them would be late.
 func (f *Fleet) ends(now float64, u *unit, j *running) (end float64, ok bool) {
 	if j.Seconds[u.kind] == 0 || !f.trusts(now, u, j) {
 		return 0, false

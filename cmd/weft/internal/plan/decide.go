@@ -12,10 +12,10 @@ import (
 	"github.com/weft-run/weft/internal/text"
 )
 
-// ErrRequest is what errors about a request that makes no sense wrap.
+// ErrRequest is wrapped by errors about requests that make no sense.
 var ErrRequest = errors.New("not a request that can be planned")
 
-// Objective is what a plan minimises.
+// Objective is the quantity that a plan minimises.
 type Objective string
 
 const (
@@ -25,7 +25,7 @@ const (
 	Fastest Objective = "fastest"
 )
 
-// Request is a job and what is wanted of its plan.
+// Request is a job and the limits of its plan.
 type Request struct {
 	Need      Need
 	Objective Objective     // "" is Fastest if there is a budget and no deadline, else Cheapest
@@ -40,8 +40,8 @@ type Request struct {
 
 // Decision is a plan with its reasons. It can be kept as JSON.
 type Decision struct {
-	// Key is the Request.Key of a decision that is kept, and Again says that it was not made
-	// anew: it is that of an equal request before.
+	// Key is the Request.Key of a stored decision. Again says that the decision was made for
+	// an earlier, equal request.
 	Key        string       `json:"key,omitempty"`
 	Again      bool         `json:"again,omitempty"`
 	Need       Need         `json:"need"`
@@ -67,15 +67,15 @@ type Decision struct {
 type Loss struct {
 	Option Option `json:"option"`
 	Reason string `json:"reason"`
-	// CostBenefit is what an hour less would cost with this option, in US dollars; 0 if
-	// it is not faster than the chosen one.
+	// CostBenefit is the price in US dollars of saving one hour with this option; 0 if it is
+	// not faster than the chosen one.
 	CostBenefit float64 `json:"cost_benefit"`
 	// Confidence is the probability that rejecting it is right: that it misses a limit,
 	// or does worse than the chosen one by the objective.
 	Confidence float64 `json:"confidence"`
 }
 
-// mostLost is how many options that lost are explained.
+// mostLost is the number of rejected options that are explained.
 const mostLost = 5
 
 // NothingFitsError says that no option keeps the limits, which limit binds, and what
@@ -168,7 +168,7 @@ type weighing struct {
 	unfitted  []string          // keys of unfit, in order
 }
 
-// place is what a prediction depends on.
+// place holds everything that a prediction depends on.
 type place struct {
 	gpu   string
 	count int

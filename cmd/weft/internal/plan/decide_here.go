@@ -116,8 +116,8 @@ func (o *Option) describeHere(h *Here, n *Need) {
 	}
 }
 
-// largestBatch is how many runs are under way at a time at most: two hide what one waits for
-// behind the other, and more than some gain nothing.
+// largestBatch is the most runs under way at a time: with two, one computes while the other
+// waits, and beyond some there is no gain.
 const largestBatch = 8
 
 // batch is the number of runs that are under way at a time: as many as memory holds. Of a

@@ -42,15 +42,15 @@ type Option struct {
 	InTime   float64 `json:"in_time"`
 	InBudget float64 `json:"in_budget"`
 	Kept     bool    `json:"kept"` // both are at least the asked confidence
-	// Start, Upload and Download are seconds of the rented machine beside computing.
+	// Start, Upload and Download are seconds of the rented machine in addition to computing.
 	Start    float64 `json:"start_s,omitempty"`
 	Upload   float64 `json:"upload_s,omitempty"`
 	Download float64 `json:"download_s,omitempty"`
 	Egress   float64 `json:"egress,omitempty"` // part of the cost
 	Energy   float64 `json:"energy,omitempty"` // part of the cost
 	Stale    bool    `json:"stale,omitempty"`
-	// Optimisation, Policy, Memory and Communication are how weft would run it, and Batch is
-	// how many runs are under way at a time, as far as memory allows.
+	// Optimisation, Policy, Memory and Communication say how weft would run it, and Batch is
+	// the number of runs under way at a time, as far as memory allows.
 	Optimisation  string `json:"optimisation"`
 	Batch         int    `json:"batch"`
 	Policy        string `json:"policy"`
@@ -205,14 +205,14 @@ func (w *weighing) hereEnd(h *Here, x spread, share float64) end {
 	return end{x: x.share(share), rate: watts / 1000 / 3600 * w.Assume.EnergyPrice}
 }
 
-// machineKey is what offers of equal machines have in common.
+// machineKey is equal for offers of equal machines.
 type machineKey struct {
 	gpu  string
 	gpus int
 }
 
-// cheapest returns the offers, without those of an equal machine for more: they would be
-// as fast and dearer, alone or together with this machine.
+// cheapest returns the offers without those of an equal machine for more: they would be as fast
+// and dearer, alone or together with this machine.
 func (w *weighing) cheapest(c *Catalogue) []Offer {
 	best := make(map[machineKey]*[2]*Instance) // on demand and spot
 	var kept []*[2]*Instance

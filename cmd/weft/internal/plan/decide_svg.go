@@ -14,7 +14,7 @@ const (
 	svgTop, svgBottom   = 40, 60
 )
 
-// SVG draws the Pareto front over time and cost, with the options that lost beside it.
+// SVG draws the Pareto front over time and cost, and the rejected options.
 func (d *Decision) SVG() []byte {
 	shown := append([]Option{d.Best}, d.Front...)
 	for _, l := range d.Lost {

@@ -21,7 +21,7 @@ type Judged struct {
 type Held string
 
 const (
-	// HeldSize leaves out one size that has smaller and larger ones beside it.
+	// HeldSize leaves out one size that has smaller and larger neighbours.
 	HeldSize Held = "size between others"
 	// HeldEnd leaves out the smallest or largest size.
 	HeldEnd Held = "smallest or largest size"
@@ -177,7 +177,7 @@ func (m *Model) withoutMachine(i int) *Model {
 	return Learn(rest, nil)
 }
 
-// Summary is how some predictions did.
+// Summary holds the accuracy of a set of predictions.
 type Summary struct {
 	Predictions int `json:"predictions"`
 	// Within is the part of them that was within 10 % of the real time, Covered the part

@@ -29,13 +29,13 @@ type Condition struct {
 	Down    bool    // it takes no work
 }
 
-// Demand is what a job asks of one device, as it was predicted.
+// Demand is the predicted demand of a job on one device.
 type Demand struct {
 	Name  string
 	Bytes int64
 	// Utilisation is the part of the device that the job keeps busy, above 0 up to 1.
 	Utilisation float64
-	// Seconds is how long it takes on a device that it has to itself, by device.
+	// Seconds is its time on a device that runs nothing else, by device.
 	Seconds []float64
 }
 
@@ -175,7 +175,7 @@ func (m *Model) DemandOf(need Need, on *machine.Machine) Demand {
 // leastPart is the least part of a device that a job is taken to have.
 const leastPart = 0.01
 
-// Batch is what a batch of items needs of a machine.
+// Batch is the demand of a batch of items on a machine.
 type Batch struct {
 	Items    int
 	Need     Need

@@ -37,9 +37,9 @@ const (
 type Access string
 
 const (
-	// InOrder is from the first byte to the last.
+	// InOrder goes from the first byte to the last.
 	InOrder Access = "in order"
-	// Random is anywhere at any time.
+	// Random goes anywhere at any time.
 	Random Access = "random"
 )
 
@@ -62,14 +62,14 @@ type Array struct {
 	Role   Role
 	Access Access
 	Spread Spread
-	// Grain is what parts of a split array are multiples of; 0 means 256 bytes, as
-	// allocators have it. Of the grains of all arrays, larger ones are multiples of
-	// smaller ones. Memory is given out in whole grains.
+	// Grain divides the size of each part of a split array; 0 means 256 bytes, as in
+	// allocators. Of the grains of all arrays, larger ones are multiples of smaller ones.
+	// Memory is given out in whole grains.
 	Grain int64
 	// Priority says which arrays stay on devices where not all can: higher ones do.
 	Priority int
-	// Window is how much of the array must be on a device while the rest is in host
-	// memory; 0 means that it cannot be there.
+	// Window is the part of the array in bytes that must be on a device while the rest is in
+	// host memory; 0 means that none of it may be in host memory.
 	Window int64
 	// Near names an array that tasks use together with this one: they go to the same device,
 	// or to two with the fastest link between them.
@@ -131,7 +131,7 @@ type Room struct {
 	Margin float64
 }
 
-// defaultGrain is what device allocators align to.
+// defaultGrain is the alignment of device allocators.
 const defaultGrain = 256
 
 // maxSearch is how many placements Distribute looks at, for each of two orders of devices,
@@ -159,8 +159,8 @@ func Distribute(arrays []Array, m *machine.Machine, r Room) (*Layout, error) {
 	return nil, s.refusal(false)
 }
 
-// placing is the search for a placement: which arrays stay in host memory, then on which
-// device each whole one is. Split arrays fill what is left.
+// placing is the search for a placement: first the arrays that stay in host memory, then the
+// device of each whole array. Split arrays fill the rest.
 type placing struct {
 	m      *machine.Machine
 	order  []machine.DeviceID
@@ -216,7 +216,7 @@ func newPlacing(arrays []Array, m *machine.Machine, r Room) (*placing, error) {
 	return s, nil
 }
 
-// check completes arrays and reports what is wrong with them.
+// check completes arrays and checks them.
 func (s *placing) check() error {
 	at := make(map[string]int)
 	var grains []int64
@@ -262,7 +262,7 @@ func (s *placing) check() error {
 // home reports whether an array has its place in host memory in any case.
 func (a *Array) home() bool { return a.Role == Input || a.Role == Weights || a.Role == Result }
 
-// taken is what a split array takes of memory, in whole grains.
+// taken returns the memory of a split array, in whole grains.
 func (a *Array) taken() int64 { return (a.Bytes + a.Grain - 1) / a.Grain * a.Grain }
 
 // choose decides of the array at a position of by, and of those after it, whether it is on
@@ -359,7 +359,7 @@ func (s *placing) pack() bool {
 	return s.packWhole(whole)
 }
 
-// need is what a whole array takes on its device.
+// need returns the memory that a whole array takes on its device.
 func (s *placing) need(i int) int64 {
 	if s.hosted[i] {
 		return s.arrays[i].Window
@@ -422,9 +422,9 @@ func (s *placing) devicesFor(i int) []int {
 	return all
 }
 
-// splitsFit reports whether split arrays fit into what is free. Since larger grains are
+// splitsFit reports whether split arrays fit into the free memory. Since larger grains are
 // multiples of smaller ones, it does not matter for that which parts go where: with larger
-// grains first, what is left for smaller ones is the same.
+// grains first, the room left for smaller ones is the same.
 func (s *placing) splitsFit() bool {
 	taken := int64(0)
 	for _, i := range s.splits() {

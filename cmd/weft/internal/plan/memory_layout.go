@@ -140,7 +140,7 @@ func (s *placing) spills(l *Layout) {
 	}
 }
 
-// ports is when memories, and what links share, are free again.
+// ports holds the times at which memories and shared resources of links are free again.
 type ports struct {
 	m     *machine.Machine
 	busy  map[string]float64
@@ -163,7 +163,7 @@ func newPorts(m *machine.Machine) *ports {
 	return p
 }
 
-// names lists what a copy occupies, beside a lane of the host.
+// names lists the ports that a copy occupies, without the lane of the host.
 func (p *ports) names(from, to machine.DeviceID) (out []string) {
 	hops, _, _ := p.m.Path(from, to)
 	for _, h := range hops {

@@ -27,9 +27,9 @@ func checkpointEvery(cost, mean float64) float64 {
 	return math.Sqrt(2*cost*mean)*(1+math.Sqrt(x)/3+x/9) - cost
 }
 
-// onSpot returns how seconds of computing go with rate interruptions in a second, after
-// each of which restart seconds pass until the job goes on. save is what a checkpoint
-// takes; 0 means that the job cannot be continued.
+// onSpot predicts a computation of some seconds with rate interruptions per second.
+// After each, restart seconds pass until the job goes on. save is the time of a
+// checkpoint; 0 means that the job cannot be continued.
 //
 // Interruptions are a Poisson process. A segment of length s that is repeated until it
 // is not interrupted takes (e^{rate·s}−1)·(1/rate+restart) on average. Its variance is

@@ -13,7 +13,7 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// Need is what a job asks of a machine.
+// Need is the demand of a job on a machine.
 type Need struct {
 	Name         string
 	Flops, Bytes float64 // operations and bytes of device memory traffic of the whole job
@@ -115,7 +115,7 @@ type Offer struct {
 	OnSpot bool // at the spot price, and may be taken away
 }
 
-// Price is what the offer costs in US dollars an hour.
+// Price returns the price of the offer in US dollars an hour.
 func (o Offer) Price() float64 {
 	if o.OnSpot {
 		return o.Spot

@@ -303,9 +303,9 @@ func words(model string) (out []string) {
 	return out
 }
 
-// off is the error expected for a job without measurements, as factors of its roofline time: half of
-// such jobs take at most usual times it, and nine of ten between least and most times it. The roofline
-// is optimistic, because its rates are those of dense arithmetic, which few kernels reach.
+// off is the expected error of a job without measurements, as factors of its roofline time:
+// the median is usual, and nine of ten are between least and most. The roofline is
+// optimistic, because its rates are those of dense arithmetic, which few kernels reach.
 type off struct{ least, usual, most float64 }
 
 // offOf returns these factors, taken from recorded runs of the workloads on processors and on a GPU.
@@ -316,9 +316,9 @@ func offOf(on *machine.Machine) off {
 	return off{0.7, 1.3, 10}
 }
 
-// curveOf returns the curve of a workload on a machine, nil if it was not measured there. Of steps that
-// follow one another on a device with its own memory none is used: their time is not that of operations,
-// and runs were recorded with one number of chains.
+// curveOf returns the curve of a workload on a machine, nil if it was not measured there. It
+// returns nil for steps that follow one another on a device with its own memory, too:
+// operations do not determine their time, and runs were recorded with one number of chains.
 func (m *Model) curveOf(n *Need, on *machine.Machine) *curve {
 	r := m.same(on)
 	if r == nil || n.Serial > 0 && ownMemory(on) != nil {
@@ -327,8 +327,8 @@ func (m *Model) curveOf(n *Need, on *machine.Machine) *curve {
 	return r.curves[n.Workload]
 }
 
-// enoughErrors is how many predictions of a kind must have been compared with runs for
-// their errors to make an interval.
+// enoughErrors is the number of predictions of a kind that must have been compared with runs
+// for their errors to make an interval.
 const enoughErrors = 20
 
 // fewErrors is the factor by which predictions are assumed to be off if fewer were compared.
@@ -354,7 +354,7 @@ func (m *Model) alone(n *Need, on *machine.Machine) (y, below, above float64, wh
 	return y, math.Log(o.usual / o.least), math.Log(o.most / o.usual), fmt.Sprintf("nothing was measured: %g times what the rates of the machine say, which is usual; %g times is not rare", o.usual, o.most)
 }
 
-// spreadOf is what holds nine of ten errors.
+// spreadOf returns a bound that nine of ten errors are within.
 func spreadOf(errors []float64) float64 {
 	if len(errors) < enoughErrors {
 		return math.Log(fewErrors)

@@ -86,8 +86,8 @@ const (
 	// replicas of the 46 beads of 1CRN: 11.75 million steps a second, which is 5.4 µs a step with 0.1 µs of
 	// arithmetic.
 	stepSeconds = 5.3e-6
-	// unitRate is the fp32 rate of the part of a GPU that runs a sequence, a multiprocessor: 67 TFLOP/s of
-	// an H100 are those of 132.
+	// unitRate is the fp32 rate of the part of a GPU that runs a sequence, a multiprocessor: an
+	// H100 has 67 TFLOP/s with 132 of them.
 	unitRate = 0.5e12
 )
 

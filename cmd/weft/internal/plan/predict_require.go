@@ -44,7 +44,7 @@ func (p Priority) quantile() float64 {
 	}
 }
 
-// Requirement is what a load needs of one device.
+// Requirement is the demand of a load on one device.
 type Requirement struct {
 	Device machine.DeviceID
 	Bytes  int64 // of memory
@@ -119,18 +119,19 @@ func (m *Model) requireOn(r *Load, need Need, on *machine.Machine, id machine.De
 	return Requirement{Device: id, Bytes: need.PeakBytes, Units: n, Seconds: e, Need: need, Confidence: e.within(allowed * part)}, part, nil
 }
 
-// sigma is the standard deviation of the time on logarithms, where the interval is taken to
-// be that of a normal distribution.
+// sigma returns the standard deviation of the logarithm of the time, if the interval is that
+// of a normal distribution.
 func (e *Estimate) sigma() float64 {
 	return max(math.Log(e.High/e.Median)/z90, 1e-9)
 }
 
-// within is the chance that the time is at most so many seconds.
+// within returns the chance that the time is at most a number of seconds.
 func (e *Estimate) within(seconds float64) float64 {
 	return 0.5 * math.Erfc(-math.Log(seconds/e.Median)/e.sigma()/math.Sqrt2)
 }
 
-// Demand returns the requirement as what Reserve takes, on a machine with so many devices.
+// Demand converts the requirement to a Demand for Reserve, on a machine with a number of
+// devices.
 func (q *Requirement) Demand(on *machine.Machine) Demand {
 	d := Demand{Name: q.Need.Name, Bytes: q.Bytes, Seconds: make([]float64, len(on.Devices))}
 	d.Utilisation = float64(q.Units) / float64(cmp.Or(on.Devices[q.Device].ComputeUnits, 1))
@@ -138,9 +139,9 @@ func (q *Requirement) Demand(on *machine.Machine) Demand {
 	return d
 }
 
-// needFor is what a job of a workload with so many operations needs, by what recorded ones
-// needed: memory, traffic and the rest are powers of the operations between two sizes, and
-// beyond the ends as between the last two. All recordings say the same of one size.
+// needFor returns the need of a job of a workload with a number of operations, from recorded
+// ones: memory, traffic and the rest are powers of the operations between two sizes, and
+// beyond the ends as between the last two. Recordings that have a size agree on it.
 func (m *Model) needFor(workload string, ops float64) (n Need, ok bool) {
 	var all []Need
 	for _, r := range m.recordings {

@@ -112,7 +112,7 @@ func bends(s *series, x float64, _ [4]float64) float64 {
 	return my + min(max(xy/xx, 0), mostSlope)*(x-mx)
 }
 
-// mostSlope is how fast time grows with the work at most, as a power of it.
+// mostSlope is the largest power of the work that time grows with.
 const mostSlope = 1.5
 
 // chord interpolates between the neighbours of x. Beyond the ends it goes on in a straight
@@ -182,8 +182,8 @@ func (s *series) solve() (best [4]float64) {
 		if !ok || bits.OnesCount(uint(set)) > len(s.x) {
 			continue
 		}
-		// The sum of squares, less that of the right side. A term more must improve it,
-		// and not by rounding alone.
+		// This is the sum of squares, without that of the right side. A further term must
+		// improve it by more than rounding.
 		sum := float64(len(s.x))
 		for k := range c {
 			sum -= c[k] * right[k]
@@ -323,8 +323,8 @@ func (c *curve) reach(x float64) float64 {
 // medians that are themselves off by about a percent.
 const errorFloor = 0.005
 
-// scale is how far the curve is expected to be off at x: the mean error at points left
-// out, those near x counting most. skip is the point not to look at, -1 for none.
+// scale returns the error expected of the curve at x: the mean error at points left out,
+// weighted towards those near x. skip is a point to ignore, -1 for none.
 func (c *curve) scale(x float64, skip int) float64 {
 	w, sum := 0.0, 0.0
 	for i, e := range c.off {

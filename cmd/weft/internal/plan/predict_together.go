@@ -13,7 +13,7 @@ import (
 
 // Work is a job that can be cut for the devices of a machine and simulated there.
 type Work struct {
-	// Items are what is cut into ranges, and Whole is the task that would do all of it.
+	// Items is the work that is cut into ranges; Whole is one task that would do all of it.
 	Items sched.Items
 	Whole graph.Task
 	// Graph builds the work as one task for each range, in the order to start them.

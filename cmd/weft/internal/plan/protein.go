@@ -65,7 +65,7 @@ func (p Protein) check() error {
 	return nil
 }
 
-// ProteinPlan is what a protein takes on a machine.
+// ProteinPlan is the predicted time and memory of a protein on a machine.
 type ProteinPlan struct {
 	Protein   `json:"-"`
 	Class     string     `json:"class"`
@@ -78,7 +78,7 @@ type ProteinPlan struct {
 	Why      string   `json:"why,omitempty"` // why it does not fit
 }
 
-// Accuracy is how near to the native structure the best replica is expected to come.
+// Accuracy is the distance that the best replica is expected to have from the native structure.
 type Accuracy struct {
 	Known bool `json:"known"`
 	// RMSD is the distance from the native structure in Å that a replica reaches with a

@@ -11,8 +11,8 @@ import (
 
 // What no catalogue says of a GPU. A Model prints what it used of these with its estimates.
 const (
-	// assumedLaunch is what starting a kernel costs, as in the machine files of data-centre
-	// GPUs.
+	// assumedLaunch is the time to start a kernel in nanoseconds, as in the machine files of
+	// data-centre GPUs.
 	assumedLaunch = 7e3 // ns
 	// assumedHostBPS is the bandwidth of a copy within host memory.
 	assumedHostBPS = 60e9
@@ -20,8 +20,8 @@ const (
 	hostLatency    = 10e3
 )
 
-// pcieBPS is what a link of 16 lanes carries in practice, by generation: 80 to 85 % of its
-// nominal rate, as the machine files have it.
+// pcieBPS is the practical rate of a link of 16 lanes in bytes per second, by generation: 80
+// to 85 % of its nominal rate, as in the machine files.
 var pcieBPS = map[string]float64{"gen3": 12.5e9, "gen4": 25e9, "gen5": 54e9, "gen6": 108e9}
 
 // hostLaunch and deviceLaunch are the seconds that weft itself adds to the driver's time for a launch.
@@ -41,7 +41,7 @@ var unitShare = map[string]struct{ fp64, int32 float64 }{
 
 // MachineOf returns a machine of count equal GPUs of a catalogue, as a machine file would
 // describe it: each has its own link to the host, and GPUs with NVLink reach one another by
-// it. notes says what is assumed because the catalogue does not have it.
+// it. notes lists the assumptions made where the catalogue has no value.
 func MachineOf(g GPU, count int) (m *machine.Machine, notes []string) {
 	d := machine.Device{
 		Model: g.Name, Kind: machine.Discrete, Backend: "vulkan", MemBytes: g.MemoryBytes,
@@ -83,7 +83,7 @@ func MachineOf(g GPU, count int) (m *machine.Machine, notes []string) {
 	return m, notes
 }
 
-// parts is what the time of a job is made of by the rates of a machine, in seconds.
+// parts holds the components of a job's time by the rates of a machine, in seconds.
 type parts struct{ launch, compute, memory, link float64 }
 
 // partsOf divides a need by the rates of a machine's devices together. Devices that use
@@ -116,7 +116,7 @@ func partsOf(n *Need, m *machine.Machine) parts {
 	return p
 }
 
-// total is the roofline: the longer of arithmetic and memory traffic, beside launches and
+// total returns the roofline: the longer of arithmetic and memory traffic, plus launches and
 // copies.
 func (p parts) total() float64 { return p.launch + p.link + max(p.compute, p.memory) }
 
@@ -134,9 +134,9 @@ func (p parts) bottleneck() string {
 	return name
 }
 
-// scaled says how long a job that took seconds on a machine takes on another: its launches
-// and copies cost what they cost there, and what is left, arithmetic or memory traffic, is as
-// many times the roofline as it was.
+// scaled predicts the time on another machine of a job that took seconds here. Its launches
+// and copies cost what they cost there; the ratio of the rest, arithmetic or memory traffic,
+// to the roofline stays the same.
 func scaled(seconds float64, here, there parts) float64 {
 	roof := max(here.compute, here.memory)
 	if roof == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// ErrRecording is what errors of DecodeRecording wrap.
+// ErrRecording is wrapped by errors of DecodeRecording.
 var ErrRecording = errors.New("bad recording")
 
 // Recording is runs of workloads at several sizes on the devices of one machine, from which
@@ -23,7 +23,7 @@ type Recording struct {
 	Label   string `json:"label"`             // the machine and its devices, in a few words
 	Commit  string `json:"commit,omitempty"`  // of the weft that ran
 	Devices string `json:"devices,omitempty"` // the selection that was opened
-	// Machine is what was found and measured when the devices were opened.
+	// Machine describes the devices as they were found and measured when they were opened.
 	Machine *machine.Machine `json:"machine"`
 	Points  []Point          `json:"points"`
 }
@@ -44,8 +44,8 @@ type Point struct {
 	Upload   float64 `json:"upload"`
 	Download float64 `json:"download"`
 	Peak     int64   `json:"peak_bytes"`
-	// Seconds are those of the job in each run, which is the mean of the middle half of the jobs of the run. A
-	// run repeats the job Repeats times, so that it takes LeastRun.
+	// Seconds has the time of the job in each run: the mean of the middle half of the jobs
+	// of the run. A run repeats the job Repeats times, so that it takes LeastRun.
 	Seconds []float64 `json:"seconds"`
 	Repeats int       `json:"repeats"`
 }
@@ -138,7 +138,7 @@ func DecodeRecording(src []byte) (*Recording, error) {
 	return &r, nil
 }
 
-// check reports what is wrong with a point.
+// check checks a point.
 func (p *Point) check() error {
 	if _, ok := parseUnit(p.Unit); !ok {
 		return fmt.Errorf("unknown unit %q", p.Unit)

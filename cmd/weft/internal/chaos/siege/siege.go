@@ -42,7 +42,7 @@ type Siege struct {
 	Told func(kills int, since time.Duration)
 }
 
-// MaxRequests bounds those of a siege, each of which is remembered.
+// MaxRequests bounds the requests of a siege, each of which is remembered.
 const MaxRequests = 50_000_000
 
 // ErrOption is wrapped by errors of Run about what was asked for.
@@ -68,7 +68,7 @@ func (s *Siege) pace() load.Pace {
 	return load.Pace{Rate: s.Rate, Arrivals: load.Poisson, WarmUp: warmUp, Duration: s.For, Seed: s.Seed}
 }
 
-// warmUp is how long requests arrive before they are measured.
+// warmUp is the time for which requests arrive before they are measured.
 const warmUp = time.Second
 
 // request is one that was sent.
@@ -289,7 +289,7 @@ func (f *field) checker(ctx context.Context) (*question, error) {
 	return q, nil
 }
 
-// checkEvery is how often an answer is compared with what it should be.
+// checkEvery is the interval at which an answer is compared with the expected one.
 const checkEvery = 20 * time.Millisecond
 
 // check asks the same again and again.
