@@ -1,8 +1,8 @@
 package workload
 
 // Sparse is a square sparse matrix in compressed rows, or a graph with its nodes as rows: row
-// i has the columns Columns[Starts[i]:Starts[i+1]], in increasing order. Values are beside the
-// columns; nil means that all are one.
+// i has the columns Columns[Starts[i]:Starts[i+1]], in increasing order. Values has one entry
+// per column; nil means that all are one.
 type Sparse struct {
 	Starts  []uint32
 	Columns []uint32

@@ -90,7 +90,8 @@ func variantOf(list []Variant) string {
 	return ""
 }
 
-// keepAs is how a job is kept, with what its graph is built again by: on is the machine of one that is Placed.
+// keepAs adds to keep what building a job's graph again needs. on is the machine of a job that is
+// Placed.
 func keepAs(keep weft.Keep, ranges []sched.Range, variant, on string) weft.Keep {
 	keep.Params = maps.Clone(keep.Params)
 	if keep.Params == nil {

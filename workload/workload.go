@@ -44,7 +44,7 @@ type Job interface {
 	// Name says what it is with its sizes, for reports.
 	Name() string
 	Class() Class
-	// Items are what is cut into ranges.
+	// Items are the work as it is cut into ranges.
 	Items() sched.Items
 	// Whole is the task that would do all of it.
 	Whole() graph.Task
@@ -85,11 +85,10 @@ type Classed interface {
 	ClassOn(on []machine.Device) Class
 }
 
-// ClassOn is what a job's results keep on some devices. What a job claims for its own
-// kernels becomes a tolerance where a device may use a vendor's routine instead, and
-// class R also where devices of different backends share the work, or Vulkan devices
-// of different models: their kernels round differently, and which device does what
-// differs from run to run.
+// ClassOn returns the class of a job's results on some devices. The class of a job's own kernels
+// becomes a tolerance where a device may use a vendor's routine instead. Class R does so also
+// where devices of different backends share the work, or Vulkan devices of different models: their
+// kernels round differently, and the division of work differs from run to run.
 func ClassOn(j Job, on []machine.Device) Class {
 	class := j.Class()
 	if c, ok := j.(Classed); ok {
@@ -123,7 +122,7 @@ func ClassOn(j Job, on []machine.Device) Class {
 	return class
 }
 
-// Result is how a run of a job went.
+// Result describes a run of a job.
 type Result struct {
 	Report    *weft.Report
 	Partition sched.Partition

@@ -18,7 +18,6 @@ import (
 // The least fraction depends on the device: leastOneCore for one core. Several cores share each
 // task and wait for the last of them at its end, so they get fewer tasks: leastTeamwork. Where
 // data is copied, overlapped decides.
-// tasks: leastTeamwork. Where data is copied, overlapped decides.
 const (
 	taskOfRest    = 1. / 4
 	leastOneCore  = 1. / 64

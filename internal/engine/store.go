@@ -20,7 +20,6 @@ import (
 // exceptions are value.reads, deps, depth and replay, which the engine sets: they say who needs
 // a value and what recomputing it costs. audit checks the invariants named in the comments of
 // the fields, TestStore compares the store with a model.
-// a model.
 type store struct {
 	lanes   []lane  // the engine's; they say whether an operation has ended
 	out     *outbox // takes Home, Alloc and Free

@@ -9,8 +9,8 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// step is the complex step. It is so small that its square vanishes beside anything, and a
-// power of two, so that it rounds nothing.
+// step is the complex step. Its square is negligible next to any number, and it is a power of two,
+// so that it rounds nothing.
 const step = 0x1p-300
 
 // unit is the relative difference between reference and result that one operation may cause: 8
@@ -91,7 +91,7 @@ func (j *Job) checkPoint(s *state, i int, closed []float64, lost *int) error {
 	return nil
 }
 
-// Misses returns the share of numbers that the last Check did not judge: those of points that were not
+// Misses returns the share of numbers that the last Check did not judge: points that were not
 // drawn, derivatives of values that are not finite, and numbers without a finite bound for their
 // rounding.
 func (j *Job) Misses() []workload.Miss {
@@ -197,7 +197,7 @@ const (
 	tinyStep = 0x1p-1074 / step * 8
 )
 
-// small is the largest ratio of imaginary to real part whose square vanishes beside the number.
+// small is the largest ratio of imaginary to real part whose square is negligible.
 const small = 0x1p-30
 
 // known sets a bound to infinity where it says nothing, or where intermediate numbers are too large.
@@ -293,8 +293,8 @@ func whole(a dual, n int) dual {
 // farTurns is the angle in radians above which package math, and so the CPU, is off by about farOff.
 const farTurns, farOff = 1 << 29, 0x1p-52
 
-// apart is a function of one number. The real part is that of real arithmetic, since complex
-// functions go on where real ones end.
+// apart evaluates a function of one number. The real part is computed by real arithmetic, since
+// complex functions are defined where real ones are not.
 func apart(o op, a dual) dual {
 	x, da := a.v, math.Abs(a.im)/step
 	if o == opNeg {
@@ -335,8 +335,8 @@ func apart(o op, a dual) dual {
 	return out.known(max(math.Abs(p), math.Abs(p)*da))
 }
 
-// function is the imaginary part of a function at z, the size of its derivative there, and
-// that of its second derivative. v is the function of the real part.
+// function returns the imaginary part of a function at z, and the sizes of its first and second
+// derivatives there. v is the function of the real part.
 func function(o op, z complex128, v float64) (im, p, q float64) {
 	x, y := real(z), imag(z)
 	switch o {

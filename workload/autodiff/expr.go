@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// op is an operation of an expression, of a graph of values or of a program. The numbers are
-// those of functions.h.
+// op is an operation of an expression, of a graph of values or of a program. Its numbers are the
+// same in functions.h.
 type op uint32
 
 const (
@@ -43,7 +43,7 @@ const (
 	opPow          // of expressions alone
 )
 
-// functions are those of expressions, by name.
+// functions holds the functions of expressions by name.
 var functions = map[string]op{
 	"abs": opAbs, "sqrt": opSqrt, "exp": opExp, "log": opLog, "sin": opSin, "cos": opCos, "tan": opTan,
 	"asin": opAsin, "acos": opAcos, "atan": opAtan, "sinh": opSinh, "cosh": opCosh, "tanh": opTanh,

@@ -25,7 +25,7 @@ const (
 	// maxGenerated is the most instructions that are compiled, and maxInline the most functions
 	// among them that are compiled to SPIR-V, where each is inline.
 	maxGenerated, maxInline = 4096, 12
-	// threads are those of a block.
+	// threads is the number of threads of a block.
 	threads = 64
 )
 

@@ -32,8 +32,8 @@ var problems = []string{Rosenbrock, Helmholtz, Expression}
 func Problems() []string { return slices.Clone(problems) }
 
 var (
-	// ErrConfig is wrapped by every error of Validate, and by those of calls with points that do
-	// not suit the function.
+	// ErrConfig is wrapped by every error of Validate, and by errors of calls whose points do not
+	// suit the function.
 	ErrConfig = errors.New("bad points")
 	// ErrWrong is returned by [Job.Check] for values and derivatives that are not those.
 	ErrWrong = errors.New("not the derivatives")
@@ -44,7 +44,7 @@ const (
 	maxComponents = 64      // of a mixed fluid, whose pairs are all in its expression
 )
 
-// Config says what is computed.
+// Config describes the computation.
 type Config struct {
 	Problem string // one of Problems
 	// Expr is the expression, or several with semicolons between them; for Expression alone.
@@ -233,7 +233,7 @@ func (j *Job) kernelsFor(generate bool) {
 	}
 }
 
-// Name says what is computed.
+// Name describes the computation.
 func (j *Job) Name() string {
 	return fmt.Sprintf("autodiff %s of %s in %s at %s", j.name, text.Count(len(j.f.exprs), "expression"), text.Count(len(j.f.variables), "variable"), text.Count(j.count, "point"))
 }
@@ -356,8 +356,8 @@ func (j *Job) point(i int) string {
 	return fmt.Sprintf("point %d (%s)", i, strings.Join(words, ", "))
 }
 
-// Summary is the sums of values and of the squares of derivatives, of what is finite, and the
-// first point with what is not.
+// Summary returns the sums of finite values and of the squares of finite derivatives, and the
+// first point where one is not finite.
 func (j *Job) Summary() string {
 	values, squares := 0.0, 0.0
 	for _, v := range j.values {

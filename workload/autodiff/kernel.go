@@ -97,8 +97,8 @@ func (p *params) verify(code []uint32, numbers int) error {
 // room lends memory for the values of a block of points.
 var room workload.Scratch[float64]
 
-// The number of points in a block: enough that dispatching an instruction costs little beside it, and
-// few enough that the values of all slots stay in a core's cache.
+// The number of points in a block: enough that dispatching an instruction costs little in
+// comparison, and few enough that the values of all slots stay in a core's cache.
 const (
 	mostBlock   = 256
 	leastBlock  = 32
@@ -135,7 +135,7 @@ type machine struct {
 // at runs the program at points from first on.
 func (m *machine) at(first, count int) {
 	code, slots := m.code, m.slots
-	// Vectors are whole: what is beyond the last point is computed and not stored.
+	// Vectors are whole: numbers beyond the last point are computed and not stored.
 	n := (count + vector - 1) / vector * vector
 	for ; len(code) >= words; code = code[words:] {
 		o, to := op(code[0]&0xff), int(code[0]>>8)*m.block

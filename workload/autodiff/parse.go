@@ -28,11 +28,11 @@ const (
 //
 //	sin(x*y) + exp(z); -2*x^2/pi
 //
-// There are numbers, variables, + - * / ^ with brackets, pi, and the functions abs, sqrt, exp,
-// log (natural), sin, cos, tan, asin, acos, atan, sinh, cosh and tanh. ^ binds more strongly
-// than a sign before it, and to the right. The variables of the function are those given, or
-// those of the expressions by name, x2 before x10. An error says at which column the text is
-// wrong and wraps [ErrExpr].
+// It accepts numbers, variables, + - * / ^ with brackets, pi, and the functions abs, sqrt,
+// exp, log (natural), sin, cos, tan, asin, acos, atan, sinh, cosh and tanh. ^ binds more
+// strongly than a sign before it, and to the right. The variables of the function are the
+// given ones, or else all of the expressions by name, x2 before x10. An error names the column
+// of the mistake and wraps [ErrExpr].
 func Parse(text string, variables ...string) (*Function, error) {
 	variables, exprs, err := parse(text, variables)
 	if err != nil {

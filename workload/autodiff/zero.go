@@ -175,7 +175,7 @@ func (g *values) productOf(all []factor) value {
 	return product
 }
 
-// derivative is that of a value, none for a number, which may have been made since.
+// derivative returns the derivative of a value, or none for one that has turned into a number.
 func (g *values) derivative(d []value, v value) value {
 	if _, ok := g.is(v); ok {
 		return none

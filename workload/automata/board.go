@@ -48,7 +48,7 @@ func ParseBoard(picture string) (*Board, error) {
 	return b, nil
 }
 
-// at is where a cell is: its word and bit.
+// at returns the word and bit of a cell.
 func (b *Board) at(row, col int) (word int, bit uint64) {
 	if row < 0 || row >= b.Rows || col < 0 || col >= b.Cols {
 		panic(fmt.Sprintf("automata: cell (%d, %d) of %d × %d", row, col, b.Rows, b.Cols))

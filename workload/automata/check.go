@@ -41,7 +41,7 @@ func (j *Job) Check() error {
 	return nil
 }
 
-// Misses is what Check may not see.
+// Misses lists errors that Check may not see.
 func (j *Job) Misses() []workload.Miss {
 	return []workload.Miss{
 		{What: "one wrong cell", Chance: j.missedCell},
@@ -49,8 +49,8 @@ func (j *Job) Misses() []workload.Miss {
 	}
 }
 
-// windowsOf is how many windows of a game Check plays again, 0 for all of it. It counts
-// in float64: a window of a million steps has more words than an int counts.
+// windowsOf returns the number of windows of a game that Check plays again, 0 for all of
+// it. It counts in float64: a window of a million steps has more words than an int counts.
 func windowsOf(rows, words, steps int) int {
 	whole := float64(rows) * float64(words) * float64(steps)
 	one := float64(windowRows+2*steps) * float64(1+2*((steps+63)/64)) * float64(steps)

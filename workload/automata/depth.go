@@ -24,8 +24,8 @@ const unknownK = 8
 // every sets the number of steps of a round: k, or all steps if they are fewer.
 func (j *Job) every(k int) {
 	j.k = min(k, j.c.Steps)
-	// A group of rows is what is dealt out. With k rows at least the halo of a
-	// block lies in one group and never reaches around the torus halfway.
+	// Rows are dealt out in groups. With at least k rows the halo of a block lies in
+	// one group and never reaches around the torus halfway.
 	j.groups = Blocks(j.c.Rows, j.c.Rows/j.k)
 }
 
@@ -37,8 +37,8 @@ func (j *Job) with(k, steps int) *Job {
 	return &other
 }
 
-// K is how many steps a round of the last run had, or a round of the next has at
-// first.
+// K returns the number of steps in a round of the last run, or at first in a round of
+// the next.
 func (j *Job) K() int { return j.k }
 
 // Place looks whether devices other than CPUs take part, which have kernels of
@@ -51,8 +51,8 @@ func (j *Job) Place(m *machine.Machine) error {
 	return nil
 }
 
-// Rounds that are priced: the first begins with what is in host memory, and each
-// after it takes as long as the one before.
+// Rounds that are priced: the first begins with data in host memory, and each one after
+// it takes as long as the one before.
 const (
 	fewRounds  = 1
 	moreRounds = 5
@@ -63,8 +63,8 @@ const (
 // with most rounds is taken, whose many tasks can go to whichever device is free.
 const indistinct = 1.01
 
-// hopeless is how much longer than the best a way takes below which fewer steps
-// need not be looked at: what exchanges and tasks cost doubles with each halving.
+// hopeless is the ratio to the best time above which fewer steps are not tried: the
+// cost of exchanges and tasks doubles with each halving.
 const hopeless = 1.1
 
 // Vary takes the number of steps that is predicted to be done first, once for the
@@ -133,10 +133,10 @@ func (j *Job) price(k int, price workload.Pricer) (time.Duration, error) {
 	return p[1] + time.Duration(each*(rounds-moreRounds)), nil
 }
 
-// tileRows is how many rows of a block a CPU steps at a time: those whose two
-// generations stay in the cache of a core, with the rows around them. A tile
-// repeats the work of about k rows of its neighbours; with eight times as many
-// that stays small.
+// tileRows returns the number of rows of a block that a CPU steps at a time: their two
+// generations, with the rows around them, stay in the cache of a core. A tile repeats
+// the work of about k rows of its neighbours; with eight times as many rows that stays
+// small.
 func tileRows(words, k int) int { return max(cacheBytes/(16*words)-2*k, 8*k) }
 
 // What the kernels for GPUs do, as automata.cu has it: rows of a tile, and how
@@ -149,9 +149,9 @@ const (
 	deepSlow    = 4
 )
 
-// ruleSlow is how many times longer a step of another rule than Life's takes on a CPU,
-// which has vectors for Life alone: 8192² cells of B36/S23 took 1.2 s for 64 steps, and
-// those of Life 48 ms.
+// ruleSlow is the ratio of the time of a step of another rule to Life's on a CPU, which
+// has vectors for Life alone: 64 steps of 8192² cells took 1.2 s with B36/S23 and 48 ms
+// with Life.
 const ruleSlow = 25
 
 // work is what stepping rows k times costs, with what tiles compute of their

@@ -50,7 +50,7 @@ type Config struct {
 	// Rows and Cols are the size of the torus. Kernels for Life on a multiple of 64
 	// columns are faster than those for others.
 	Rows, Cols int
-	// Rule is read by [ParseRule]; empty means that of Life.
+	// Rule is read by [ParseRule]; empty means the rule of Life.
 	Rule string
 	// Steps is the number of generations to compute.
 	Steps int
@@ -128,7 +128,7 @@ type Job struct {
 	missedCell, missedRow float64 // chances that the last Check missed one
 }
 
-// cacheBytes is what a tile and its next generation may take of a core's cache.
+// cacheBytes is the part of a core's cache for a tile and its next generation.
 const cacheBytes = 1 << 20
 
 // New makes the first generation.
@@ -171,7 +171,7 @@ func New(c Config) (*Job, error) {
 	return j, nil
 }
 
-// rest is how many cells the last word of a row has, 0 where it is full.
+// rest returns the number of cells in the last word of a row, 0 where it is full.
 func (j *Job) rest() int { return j.c.Cols % 64 }
 
 // last has the bits of the last word of a row that are cells.
@@ -208,8 +208,8 @@ const (
 	deepest = 64
 )
 
-// bandRows is how many rows one item of the Go kernel is: stepping them repeats
-// the work of about as many rows of its neighbours as there are steps.
+// bandRows is the number of rows in one item of the Go kernel. Stepping them repeats
+// the work of about as many neighbouring rows as there are steps.
 const bandRows = 128
 
 // Funcs are the Go kernels of this workload.
@@ -333,8 +333,8 @@ func (j *Job) Items() sched.Items {
 	}
 }
 
-// Grain is how many groups make what a block repeats of its neighbours' work
-// small: a group has about as many rows as that is.
+// Grain returns the number of groups from which the work that a block repeats of its
+// neighbours is small: a group has about as many rows as are repeated.
 func (j *Job) Grain() int64 { return 8 }
 
 // Whole is all rounds of all rows as one task.
@@ -362,7 +362,7 @@ func (j *Job) task(lo, hi, k int) graph.Task {
 	return graph.Task{Name: fmt.Sprintf("rows %d-%d", lo, hi), Steps: []graph.Step{step}, Work: j.work(rows, k)}
 }
 
-// Rounds is how often blocks exchange halos, counting the first time.
+// Rounds returns the number of times that blocks exchange halos, counting the first.
 func (j *Job) Rounds() int { return (j.c.Steps + j.k - 1) / j.k }
 
 // Graph has a task for each range of groups in each round, which reads the rows

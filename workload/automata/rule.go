@@ -47,7 +47,8 @@ func (r Rule) String() string {
 	return fmt.Sprintf("B%s/S%s", digits(r.birth), digits(r.survive))
 }
 
-// game is what a row needs to know of a board of any width and rule.
+// game holds the properties of a board that the kernel of a row needs, for any width and
+// rule.
 type game struct {
 	rule Rule
 	rest int // cells in the last word of a row; 0 where it is full. Its other bits are zero.

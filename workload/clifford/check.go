@@ -10,11 +10,11 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// Check compares every multivector with what complex matrices make of it, in float64: vectors
-// are represented by products of Pauli matrices (Jordan and Wigner), the product of
-// multivectors by that of their matrices. A number may be off by what rounding does to sums
-// of as many products as there are blades. Where a product in float32 overflows, or a norm is as small as
-// its rounding, the numbers are compared with the definition followed in float32.
+// Check compares every multivector with the result of complex matrices, in float64: vectors
+// are represented by products of Pauli matrices (Jordan and Wigner), and the product of
+// multivectors by the product of their matrices. A number may be off by the rounding of sums
+// of as many products as there are blades. Where a product overflows float32, or a norm is as
+// small as its rounding, the numbers are compared with the definition evaluated in float32.
 func (j *Job) Check() error {
 	m := represent(j.a)
 	n := j.a.Size()
@@ -226,7 +226,8 @@ func (a matrix) times(b matrix) matrix {
 	return out
 }
 
-// numbers are the multivector of a matrix: those of blades are orthogonal in the trace.
+// numbers returns the multivector of a matrix: the matrices of blades are orthogonal in the
+// trace.
 func (m *representation) numbers(a matrix) []float64 {
 	out := make([]float64, len(m.change))
 	for i := range out {

@@ -34,7 +34,7 @@ func Operations() []string { return slices.Clone(operations) }
 // ErrWrong is returned by [Job.Check] for multivectors that are not the result.
 var ErrWrong = errors.New("not the multivectors")
 
-// maxCount is what launches allow.
+// maxCount is the limit of launches.
 const maxCount = 1 << 28
 
 // Config says what is computed.
@@ -45,7 +45,7 @@ type Config struct {
 	Seed  uint64
 }
 
-// Validate reports what is not computed.
+// Validate returns an error for a configuration that cannot be computed.
 func (c Config) Validate() error {
 	if !slices.Contains(operations, c.Op) {
 		return fmt.Errorf("clifford: no operation %q: %w: there is %s", c.Op, ErrConfig, strings.Join(operations, ", "))
@@ -66,8 +66,8 @@ func (c Config) Bytes() float64 {
 	return 4 * size * ((c.traffic()-c.between())*float64(c.Count) + size + 3)
 }
 
-// traffic is how many multivectors are read and written for each, and between how many of
-// them are of results between steps.
+// traffic returns the number of multivectors read and written per result; between returns
+// the number among them that are passed between steps.
 func (c Config) traffic() float64 {
 	switch c.Op {
 	case Product:
@@ -156,7 +156,7 @@ func (j *Job) Summary() string {
 	return fmt.Sprintf("sum %.6g and norm %.6g of all coefficients", sum, math.Sqrt(squares))
 }
 
-// Name says what is computed.
+// Name describes the computation.
 func (j *Job) Name() string {
 	return fmt.Sprintf("clifford %s of %d multivectors of %v", j.c.Op, j.c.Count, j.a)
 }

@@ -128,8 +128,8 @@ func product(c *weft.Call, p params, lo, hi int) {
 	}
 }
 
-// products multiplies multivectors that are so many numbers apart, with a plain loop over the
-// tables.
+// products multiplies multivectors that are xStep and yStep numbers apart, with a plain loop
+// over the tables.
 func (a *Algebra) products(out, x, y []float32, xStep, yStep int) {
 	n := a.Size()
 	for ; len(out) > 0; out = out[n:] {
@@ -153,9 +153,9 @@ func normalize(c *weft.Call, p params, lo, hi int) {
 	}
 }
 
-// normalize is the normalized multivector. Numbers are first multiplied by the power of two that takes the
-// largest to 1 to 4, so that neither squares nor their sum leave the range of float32. That rounds nothing
-// but what is nothing beside the largest.
+// normalize normalizes a multivector. Numbers are first multiplied by the power of two that
+// scales the largest to 1 to 4, so that neither squares nor their sum leave the range of
+// float32. That rounds only numbers that are negligible next to the largest.
 func (a *Algebra) normalize(out, x []float32) {
 	largest := uint32(0)
 	for _, v := range x {

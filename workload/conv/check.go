@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	// rounds is how often Check mixes a group of filters with other random signs.
-	// Errors that cancel by chance do so with probability one half at most each time.
+	// rounds is the number of times Check mixes a group of filters with other random
+	// signs. Errors that cancel by chance do so with probability one half at most each
+	// time.
 	rounds = 8
-	// checkTerms is how many terms Check adds up, which takes about a second of a core's
-	// time. As many groups of filters are looked at apart as that allows: the fewer
-	// filters a group has, the smaller are the errors that show among their rounding.
+	// checkTerms is the number of terms that Check adds up, about a second of one core.
+	// Check divides filters into as many groups as that allows: the fewer filters a
+	// group has, the smaller are the errors that show among their rounding.
 	checkTerms = 1 << 30
 	// leastGroup is the fewest filters of a group, by which the check stays cheaper than
 	// the convolution.
 	leastGroup = 16
 )
 
-// groupOf is how many filters of a layer are mixed into one.
+// groupOf returns the number of filters of a layer that are mixed into one.
 func groupOf(s Shape) int {
 	groups := int(checkTerms / (rounds * Ops(s) / 2 / float64(s.K)))
 	return min(max((s.K+max(groups, 1)-1)/max(groups, 1), leastGroup), s.K)
@@ -95,7 +96,7 @@ func (j *Job) Check() error {
 	})
 }
 
-// Misses is what Check may not see.
+// Misses lists errors that Check may not see.
 func (j *Job) Misses() []workload.Miss {
 	return []workload.Miss{
 		{What: fmt.Sprintf("one element off by more than %.2g", j.above), Chance: 0},

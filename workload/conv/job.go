@@ -16,7 +16,7 @@ import (
 // ErrWrong is returned by [Job.Check] for a result that is not the convolution.
 var ErrWrong = errors.New("not the convolution")
 
-// Splits are what is dealt out, by name.
+// Splits are the ways to divide the work, by name.
 const (
 	Images = "images" // every task has some images
 	Rows   = "rows"   // every task has some rows of all images, and reads a halo of others
@@ -110,8 +110,8 @@ var Kernel = workload.With(graph.GoKernel("conv.images", bandRows, graph.All),
 
 var moreKernel = workload.Only("conv.images.more", workload.SPIRV(spirv, "conv_images_more", 64, 4, 16))
 
-// bandRows is how many rows of an image's results one item of the Go kernel is:
-// beside them the rows that neighbouring items both read are nothing.
+// bandRows is the number of rows of an image's results in one item of the Go kernel. It is
+// large compared with the rows that neighbouring items both read.
 const bandRows = 16
 
 // Funcs are the Go kernels of this workload.
@@ -137,7 +137,7 @@ const (
 	perFloat    = 32
 )
 
-// need is what a call for a number of rows of all images takes.
+// need returns the need of a call for a number of rows of all images.
 func (s Shape) need(c *weft.Call, rows int) (n signature.Need, err error) {
 	if err := s.Validate(); err != nil {
 		return n, err
@@ -247,7 +247,7 @@ func (j *Job) before(piece int64) int64 {
 	return int64(j.cuts[b])*n + (piece-b*n)*int64(j.cuts[b+1]-j.cuts[b])
 }
 
-// bytes are those of an image, of a filter, and of a channel of an image's results.
+// bytes returns the sizes of an image, of a filter, and of a channel of an image's results.
 func (j *Job) bytes() (in, filter, out int64) {
 	n, k := j.c.N, j.c.K
 	return int64(4 * len(j.x) / n / j.groups), int64(4 * len(j.w) / k), int64(4 * len(j.y) / n / k)
@@ -285,8 +285,8 @@ func (j *Job) task(lo, hi int64, filters int) graph.Task {
 	}
 }
 
-// maxImages is how many images a task has at most: GPUs count them along the last
-// axis of a grid, which ends there.
+// maxImages is the most images of a task: GPUs count them along the last axis of a grid,
+// which ends there.
 const maxImages = 65_535
 
 // Graph has a task for each range of images and block of filters, several where it is too

@@ -23,8 +23,8 @@ var kernel = panel.SumProduct()[0]
 // rows follow one another at the width of a plane, which is a few columns more
 // than the output has; those columns are computed and thrown away.
 
-// slabFloats is how large a slab may grow before an image is cut into bands of
-// rows: so that it stays in the L2 cache with some filters.
+// slabFloats is the size of a slab above which an image is cut into bands of rows, so
+// that a slab and some filters stay in the L2 cache.
 const slabFloats = 1 << 17
 
 // slack is what a tile may read beyond the last plane.
@@ -48,7 +48,7 @@ func byRow(images, channels, columns, first int) layout {
 	return layout{image: channels * columns, channel: columns, row: images * channels * columns, first: first}
 }
 
-// plan is how one layer is computed.
+// plan holds the sizes and offsets by which one layer is computed.
 type plan struct {
 	Shape
 	from, to       layout
@@ -88,11 +88,11 @@ func (l plan) scratch() int {
 // every machine.
 func Scratch(s Shape) int { return newPlan(s).scratch() }
 
-// Part computes a range of the output y from images x and filters w, all of them
-// whole: indices are those of the layer. The slices must not overlap; scratch
-// has at least as many floats as [Scratch] says, with any contents. The shape
-// must be valid. Part panics when a slice is too short or the range reaches
-// beyond the output.
+// Part computes a range of the output y from images x and filters w. All three are
+// whole: indices count from the beginning of the layer. The slices must not overlap;
+// scratch has at least as many floats as [Scratch] says, with any contents. The shape
+// must be valid. Part panics when a slice is too short or the range reaches beyond the
+// output.
 //
 // It runs on the calling goroutine, allocates nothing, and returns to Go every
 // few ten microseconds, so it does not hold up the garbage collector. Calls may
@@ -212,9 +212,9 @@ func (l plan) fillLine(line, row []float32, first int) {
 	clear(line[have:])
 }
 
-// store copies outputs lo to hi of a band that begins at row p from the tile to y: those
-// of a number of channels of image n, from first on, without columns
-// beyond those of the output.
+// store copies outputs lo to hi of a band that begins at row p from the tile to y: the
+// outputs of a number of channels of image n, from first on, without columns beyond the
+// output's.
 func (l plan) store(y, tile []float32, n, first, channels, p, lo, hi int) {
 	for j := lo; j < hi; {
 		row, q := j/l.width, j%l.width

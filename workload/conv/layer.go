@@ -10,20 +10,20 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// Layer is a layer as [Of] computes it: a [Shape], and what else convolutions have.
+// Layer is a layer as [Of] computes it: a [Shape] with the further options of convolutions.
 //
 //	y[n,k,p,q] = Σ over c,r,s of x[n, c₀+c, p·stride+r·dilation-top, q·stride+s·dilation-left] · w[k,c,r,s]
 //
-// where c₀ is the first channel of the filter's group, and top and left are Pad with what
-// there is beside it.
+// where c₀ is the first channel of the filter's group, and top and left are Pad plus Top and
+// Left.
 type Layer struct {
 	Shape
-	// Dilation is how far apart the numbers are that a filter multiplies; 0 means 1.
+	// Dilation is the distance of the numbers that a filter multiplies; 0 means 1.
 	Dilation int
 	// Groups is the number of groups that channels and filters are cut into, in their
 	// order; 0 means 1. A filter has the channels of its group alone, C ÷ Groups.
 	Groups int
-	// Top, Bottom, Left and Right are zeros beside an image in addition to Pad.
+	// Top, Bottom, Left and Right are further rows and columns of zeros around an image.
 	Top, Bottom, Left, Right int
 }
 
@@ -170,8 +170,8 @@ func (s plain) split(m *machine.Machine, groups int) int {
 	return max(min((units+pieces-1)/pieces, s.K/groups/least), 1)
 }
 
-// gather returns the images as the plain layer has them: group after group, those of the
-// phases of an image after one another, with their padding.
+// gather rearranges images as the plain layer needs them: group after group, and within a
+// group the phases of an image one after another, with their padding.
 func (l Layer) gather(from []float32, s plain) []float32 {
 	to := make([]float32, l.Groups*s.N*s.C*s.H*s.W)
 	_ = workload.Sweep(l.Groups*s.N, func(lo, hi int) error {

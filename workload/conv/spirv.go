@@ -19,7 +19,7 @@ const (
 	shaderRounds = 1 << 15
 )
 
-// part is where a launch of a shader goes on.
+// part is the position from which a launch of a shader continues.
 type part struct {
 	firstTerm, firstCol int
 }
@@ -30,8 +30,8 @@ type moreParams struct {
 	part
 }
 
-// steps are the first step and, by kernel k, those of what a shader leaves undone in
-// it, whose parameters with returns.
+// steps returns the first step and, with kernel k, the steps for the work that a
+// shader leaves undone in it. with returns their parameters.
 func (s Shape) steps(first graph.Step, k *graph.Kernel, with func(part) any) []graph.Step {
 	_, q := s.Out()
 	terms := s.C * s.R * s.S

@@ -157,7 +157,7 @@ func (f *field) curves(numbers []uint32, p *curveParams) {
 	}
 }
 
-// Name says what is counted.
+// Name describes what is counted.
 func (j *CurveJob) Name() string {
 	return fmt.Sprintf("enumerative curves of degree %d, %s", j.c.Degree, text.Count(len(j.primes), "prime"))
 }

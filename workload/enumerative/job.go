@@ -72,7 +72,7 @@ func Of(ctx context.Context, rt *weft.Runtime, c Config) (*big.Int, error) {
 	return j.Result(), nil
 }
 
-// Name says what is counted.
+// Name describes what is counted.
 func (j *Job) Name() string {
 	name := fmt.Sprintf("enumerative %s of Gr(%d,%d)", j.c.Problem, j.c.K, j.c.N)
 	switch j.c.Problem {

@@ -24,7 +24,7 @@ type params struct {
 	first, count  int // points
 }
 
-// space is what kernels get of a problem beside fields: binomials for unrank, and the
+// space returns the kernels' data of a problem in addition to fields: binomials for unrank, and the
 // partitions, each with k parts.
 func (c Config) space() []uint32 {
 	out := binomials(c.N, c.K)

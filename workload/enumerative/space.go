@@ -40,7 +40,7 @@ const (
 	maxForms   = 1 << 10 // linear forms of a hypersurface's class
 )
 
-// Config says what is counted.
+// Config describes what is counted.
 type Config struct {
 	Problem string // one of Problems
 	K, N    int    // of Gr(k,n)
@@ -69,7 +69,7 @@ func ParseClasses(s string) (out [][]int, err error) {
 	return out, nil
 }
 
-// Validate reports what is not counted.
+// Validate returns an error for a configuration that cannot be counted.
 func (c Config) Validate() error {
 	wrong := func(format string, args ...any) error {
 		return fmt.Errorf("enumerative: "+format+": %w: %s", append(args[:len(args)-1:len(args)-1], ErrConfig, args[len(args)-1])...)

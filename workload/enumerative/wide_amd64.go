@@ -6,8 +6,8 @@ import "golang.org/x/sys/cpu"
 // Go code.
 var wide = cpu.X86.HasAVX2
 
-// levelAVX2 sets product and total of coordinate m of k, whose weight is given, from those of the
-// next.
+// levelAVX2 sets product and total of coordinate m of k, whose weight is given, from product and
+// total of the next coordinate.
 //
 //go:noescape
 func levelAVX2(l *lanes, m, k int, weight *[width]uint32)

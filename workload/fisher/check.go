@@ -12,8 +12,8 @@ import (
 // ErrWrong is returned by [Job.Check] for a matrix that is not the information.
 var ErrWrong = errors.New("not the Fisher information")
 
-// rounds is how often Check multiplies by a random vector. Errors that cancel by chance
-// do so with probability one half at most each time.
+// rounds is the number of times Check multiplies by a random vector. Errors that cancel
+// by chance do so with probability one half at most each time.
 const rounds = 12
 
 // Check compares F·x with Xᵀ(w∘(X·x)) for random vectors x of ±1 (Freivalds), where the
@@ -99,7 +99,7 @@ func (j *Job) checkRow(r int, x []float64, want, limit float64) error {
 	return nil
 }
 
-// Misses is what Check may not see.
+// Misses lists errors that Check may not see.
 func (j *Job) Misses() []workload.Miss {
 	return []workload.Miss{
 		{What: fmt.Sprintf("one entry off by more than %.2g", j.above), Chance: 0},

@@ -20,8 +20,8 @@ import (
 // The convex functions whose divergences [Divergences] computes. Each is a sum over the
 // numbers of a vector, and so is its divergence.
 const (
-	// Entropy is Σ x ln x: the divergence is Σ p ln(p/q) − p + q, that of Kullback and Leibler
-	// where p and q are distributions.
+	// Entropy is Σ x ln x: the divergence is Σ p ln(p/q) − p + q, which for distributions is the
+	// Kullback-Leibler divergence.
 	Entropy = "entropy"
 	// Burg is −Σ ln x: the divergence is Σ p/q − ln(p/q) − 1, that of Itakura and Saito.
 	Burg = "burg"
@@ -71,7 +71,7 @@ type DivergenceJob struct {
 	out  []float64 // after a run
 }
 
-// streamPairs is the stream of random numbers behind those of Job.
+// streamPairs is the stream of random numbers after the streams of Job.
 const streamPairs = streamTheta + 1
 
 // NewDivergences draws pairs of vectors of numbers from 0 to 1, by logical index. In one pair of
@@ -164,8 +164,8 @@ var terms = [...]func(p, q float64) float64{entropy, burg, squares}
 // largest is the size of numbers up to which divergences are computed.
 const largest = 0x1p500
 
-// near is the size of s = (p − q) ÷ (p + q) up to which the series below are taken: there
-// logarithms would cancel with what is subtracted from them, and so lose digits.
+// near is the size of s = (p − q) ÷ (p + q) up to which the series below are used: there the
+// difference of a logarithm and its subtrahend would lose digits.
 const near = 0.25
 
 // beyond is (artanh s − s) ÷ s³ for z = s², |s| < near: Σ zᵏ ÷ (2k + 3).

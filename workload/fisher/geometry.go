@@ -46,7 +46,7 @@ func Bregman(phi func(x []float64) float64, grad func(to, x []float64), p, q []f
 }
 
 // NegativeEntropy is Σ x ln x and its gradient, whose divergence of distributions is
-// that of Kullback and Leibler.
+// the Kullback-Leibler divergence.
 func NegativeEntropy() (phi func(x []float64) float64, grad func(to, x []float64)) {
 	phi = func(x []float64) (sum float64) {
 		for _, v := range x {

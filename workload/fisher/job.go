@@ -26,9 +26,9 @@ var (
 // Config says how many points there are and how they are cut.
 type Config struct {
 	Points, Features int
-	// Shards is how many shards the points are cut into; 0 means 8.
+	// Shards is the number of shards of the points; 0 means 8.
 	Shards int
-	// Blocks is how many shards the features are cut into as well; 0 means one.
+	// Blocks is the number of shards of the features; 0 means one.
 	Blocks int
 	Seed   uint32
 }
@@ -112,7 +112,7 @@ const (
 	rowsPerItem   = 4
 )
 
-// sumPoints is how many points a shader adds up in one launch.
+// sumPoints is the number of points that a shader adds up in one launch.
 const sumPoints = 1 << 19
 
 var (

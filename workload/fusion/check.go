@@ -33,7 +33,7 @@ func (j *Job) Misses() []workload.Miss {
 	return []workload.Miss{{What: "one number off by more than its rounding", Chance: 0}}
 }
 
-// tanhWithin is how far a kernel's tanh may be off, relative to itself.
+// tanhWithin is the allowed relative error of a kernel's tanh.
 const tanhWithin = 4e-7
 
 // reference is a record after all stages, and how far a device's may be from it. turn is
@@ -107,8 +107,8 @@ func (j *Job) multivector(in []float32, turn *[8][8]float64, out, within []float
 	}
 }
 
-// turn is what the rotor does to a multivector, as a matrix: to each blade in turn, as
-// Pauli matrices.
+// turn returns the matrix by which the rotor acts on a multivector. Each column is the
+// image of a blade, computed with Pauli matrices.
 func (j *Job) turn() (m [8][8]float64) {
 	r, back := pauli(j.rotor), pauli(reverse(j.rotor))
 	for k := range 8 {

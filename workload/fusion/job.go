@@ -23,7 +23,7 @@ var (
 	ErrWrong = errors.New("not the fused records")
 )
 
-// maxRecords is what memory and launches allow.
+// maxRecords is the limit of memory and launches.
 const maxRecords = 1 << 26
 
 // Config says how many records go through the stages, and how.
@@ -97,7 +97,7 @@ func New(c Config) (*Job, error) {
 	return j, nil
 }
 
-// perItem is how many records one item of the Go kernels is: work for some ten
+// perItem is the number of records in one item of the Go kernels: work for some ten
 // microseconds.
 const perItem = 64
 
@@ -127,7 +127,7 @@ var kernels = []signature.Kernel{
 	}, func(_ *weft.Call, p params) (signature.Need, error) { return recordsNeed(p, p.n*Floats) }, bind),
 }
 
-// recordsNeed is what n records take beside an argument of a number of floats.
+// recordsNeed returns the need of n records and an argument of a number of floats.
 func recordsNeed(p params, others int) (n signature.Need, err error) {
 	n.Items = signature.Parts(p.n, perItem)
 	n.Elements[0], n.Elements[1], n.Elements[2] = signature.Product(p.n, Floats), int64(others), signature.Product(p.n, Floats)

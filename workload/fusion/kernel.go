@@ -22,7 +22,7 @@ import (
 	"github.com/weft-run/weft/workload/clifford"
 )
 
-// Floats is how many float32 a record has: 8 tropical numbers, 8 values, 8
+// Floats is the number of float32 in a record: 8 tropical numbers, 8 values, 8
 // derivatives, 8 coefficients.
 const Floats = 32
 
@@ -64,7 +64,7 @@ type Weights struct {
 	Sandwich [64]float32
 }
 
-// weightFloats is how many float32 that is.
+// weightFloats is the number of float32 in the weights.
 const weightFloats = 64 + 8 + 8 + 64
 
 // Rotor is the rotor that turns by an angle in the plane of a unit bivector:
@@ -197,7 +197,7 @@ func Bind(out, a, b []float32) {
 	}
 }
 
-// Stages is how many stages there are.
+// Stages is the number of stages.
 const Stages = 3
 
 // stageOps are the operations of each stage on a record; a tanh is about twenty.

@@ -13,20 +13,20 @@ import (
 // ErrWrong is returned by [Check] for a matrix that is not the product.
 var ErrWrong = errors.New("not the product")
 
-// rounds is how often Check adds up every group of columns with other random signs.
-// Errors that cancel by chance do so with probability one half at most each time.
+// rounds is the number of times Check adds up every group of columns with other random
+// signs. Errors that cancel by chance do so with probability one half at most each time.
 const rounds = 10
 
-// checkTerms is how many terms Check adds up, which takes about a second of a core's
-// time. As many groups of columns are looked at apart as that allows: the fewer columns
-// a group has, the smaller are the errors that show among their rounding.
+// checkTerms is the number of terms that Check adds up, about a second of one core. Check
+// divides columns into as many groups as that allows: the fewer columns a group has, the
+// smaller are the errors that show among their rounding.
 const checkTerms = 1 << 30
 
 // leastGroup is the fewest columns of a group, by which the check stays cheaper than
 // the product.
 const leastGroup = 16
 
-// groupOf is how many columns of a product are added up at a time.
+// groupOf returns the number of columns of a product that are added up at a time.
 func groupOf(m, k, n int) int {
 	groups := int(checkTerms / (rounds * float64(m) * float64(k)))
 	return min(max((n+max(groups, 1)-1)/max(groups, 1), leastGroup), n)
@@ -106,8 +106,8 @@ func mix(bx, x []float64, b []float32, k, n, first, cols int) (size float64) {
 	return math.Sqrt(size)
 }
 
-// differ returns the largest difference over all rounds between the sums of a row's
-// columns and those of the product.
+// differ returns the largest difference over all rounds between the mixed columns of a
+// row and the same mix computed from the factors.
 func differ(row, got []float32, bx, x []float64) (off float64) {
 	var sums [rounds]float64
 	for j, v := range got {

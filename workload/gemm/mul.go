@@ -16,10 +16,10 @@ func Mul(ctx context.Context, rt *weft.Runtime, a, b workload.Matrix) (workload.
 	return kind.Mul(ctx, rt, a, b)
 }
 
-// MulInto is Mul into the memory of c, which must not overlap that of a and b, with a
-// split of the caller's choice. It returns how the run went, nil where there was nothing
-// to run. After an error c is undefined. Where devices have memory of their own, matrices
-// in memory of [weft.NewBuffer] are copied there and back without a detour.
+// MulInto is Mul into the memory of c, which must not overlap a or b, with a split of the
+// caller's choice. It returns the result of the run, nil where there was nothing to run.
+// After an error c is undefined. Where devices have memory of their own, matrices in
+// memory of [weft.NewBuffer] are copied there and back without staging.
 func MulInto(ctx context.Context, rt *weft.Runtime, c, a, b workload.Matrix, split workload.Split) (*workload.Result, error) {
 	return kind.MulInto(ctx, rt, c, a, b, split)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrWrong is returned by [Job.Check] for energies that are not those of the turned
+// ErrWrong is returned by [Job.Check] for energies that differ from those of the turned
 // structures.
 var ErrWrong = errors.New("not the landscape")
 
@@ -85,7 +85,7 @@ func (j *Job) Check() error {
 	})
 }
 
-// Misses is what Check may not see.
+// Misses lists errors that Check may not see.
 func (j *Job) Misses() []workload.Miss {
 	s := j.sampled
 	rows := float64(s.rows) / float64(s.of)
@@ -99,13 +99,13 @@ func (j *Job) Misses() []workload.Miss {
 	return out
 }
 
-// axis is what changes when beads are turned about the axis of a row: the pairs of a
-// bead up to i+1 and one behind it, and a dihedral.
+// axis holds the quantities that change when beads are turned about the axis of a row: the
+// pairs of a bead up to i+1 and a later one, and a dihedral.
 //
-// Beads are turned where the axis' end is the origin, as kernels do it. A distance is then
-// rounded relative to the beads' distances from there, which is what reach is for. Among
-// coordinates that begin elsewhere it would be rounded relative to the distance from that
-// origin too, which no kernel's is: 300 angstrom along a helix this is more than all the rest.
+// Beads are turned with the axis' end as the origin, as in kernels. A distance is then rounded
+// relative to the beads' distances from there, which reach bounds. With another origin it
+// would also be rounded relative to the distance from that origin, unlike in any kernel: 300
+// angstrom along a helix this is more than all other errors.
 type axis struct {
 	model  *Model
 	row    int
@@ -117,8 +117,8 @@ type axis struct {
 	off    float64   // how far that may be off
 }
 
-// precise is how far a device's arithmetic is off in a few operations, relative to the
-// largest number among them.
+// precise is the rounding error of a few operations of a device, relative to the largest
+// number among them.
 const precise = 16 * 0x1p-53
 
 // set prepares a row.
@@ -164,7 +164,8 @@ func pairEnergy(s2, d2, reach float64) (energy, off float64) {
 	return e, 6 * e * (wrong + precise)
 }
 
-// energy is that of the structure turned by an angle, and how far a device's may be off.
+// energy returns the energy of the structure turned by an angle, and the error a device may
+// have.
 func (r *axis) energy(native, by float64) (energy, off float64) {
 	m, i := r.model, r.row
 	r.turned = append(r.turned[:0], r.from...)

@@ -149,7 +149,7 @@ var (
 	finishKernel = workload.Only("landscape.finish", workload.SPIRV(spirv, "landscape_finish", 128, 1, graph.All))
 )
 
-// shaderPairs is how many pairs of a row a shader adds up in one launch.
+// shaderPairs is the number of pairs of a row that a shader adds up in one launch.
 const shaderPairs = 1 << 18
 
 // hostedParts is into how many parts a row is cut where all devices are CPUs, so
@@ -177,8 +177,8 @@ type params struct {
 	energy      float64 // of the native structure
 }
 
-// pieces returns a kernel for tasks that are made of pieces of rows, parts to a row. An
-// item is what a task has of one row.
+// pieces returns a kernel for tasks that are made of pieces of rows, parts to a row. One
+// item covers all pieces of one row in the task.
 func pieces(name string, parts int) signature.Kernel {
 	does := "energies of a chain turned about its bonds"
 	if parts > 1 {
@@ -243,7 +243,7 @@ func (j *Job) Streamed() {}
 // overhead of a task near 2 %.
 const taskPairs = 128
 
-// Grain is how many items make a task: of short chains the parts of a row.
+// Grain returns the number of items of a task: for short chains the parts of a row.
 func (j *Job) Grain() int64 {
 	n := j.model.Beads()
 	return min(1+taskPairs/Cost(n, n/2-2), int64(j.parts)) // by the row in the middle

@@ -34,9 +34,9 @@ func Rows(dst, native, turns []float64, energy float64, lo, hi int) {
 	}
 }
 
-// Row computes row i of the landscape of a native structure: row[k] is the
-// energy after turning the beads behind i+1 by k steps about the axis from bead
-// i to bead i+1. turns is what [Turns] returns and energy that of the native
+// Row computes row i of the landscape of a native structure: row[k] is the energy
+// after turning the beads behind i+1 by k steps about the axis from bead i to bead
+// i+1. turns is the result of [Turns] and energy the energy of the native
 // structure.
 func Row(row, native, turns []float64, energy float64, i int) {
 	rowPart(row[:Angles], native, turns, energy, i, 0)
@@ -58,8 +58,9 @@ func rowPart(part, native, turns []float64, energy float64, i, from int) {
 	cos, sin := turns[:Angles], turns[Angles:2*Angles]
 	cosPart, sinPart := cos[from:from+len(part)], sin[from:from+len(part)]
 	clear(part)
-	// All angles need the sum of the pairs at angle zero, also those of a part
-	// that begins behind it, and with the bits of the code that adds up the rest.
+	// All angles need the sum of the pairs at angle zero, including angles of a
+	// part that begins after it, and it must have the same bits as in the code that
+	// adds up the rest.
 	var first [lanes]float64
 	origin := bead(native, i+1)
 	u := unit(sub(origin, bead(native, i)))

@@ -101,8 +101,8 @@ const (
 	maxHeight = 11
 )
 
-// manyChunks is how many chunks there are if that makes none too small: enough
-// that any number of devices gets even shares.
+// manyChunks is the number of chunks unless that makes them too small: enough for even shares
+// on any number of devices.
 const manyChunks = 256
 
 // New makes the leaves.

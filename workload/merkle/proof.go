@@ -49,8 +49,8 @@ func (t *Tree) Consistency(old int) ([][Size]byte, error) {
 }
 
 // VerifyInclusion reports whether a proof shows that the leaf of a number, from 0 on, is in
-// the tree of RFC 6962 with a root and a number of leaves. The algorithm is that of RFC 9162,
-// section 2.1.3.2. It needs no runtime.
+// the tree of RFC 6962 with a root and a number of leaves. It implements RFC 9162, section
+// 2.1.3.2, and needs no runtime.
 func VerifyInclusion(root [Size]byte, leaves, number int, leaf []byte, proof [][Size]byte) error {
 	if number < 0 || number >= leaves {
 		return fmt.Errorf("merkle: leaf %d of %d: %w: number leaves from 0", number, leaves, ErrProof)

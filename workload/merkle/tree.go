@@ -32,8 +32,8 @@ type Tree struct {
 	levels [][]byte // from level h up to the root
 }
 
-// fewLeaves is how many leaves the calling goroutine takes itself: they take it about as
-// long, 0.1 ms, as a run takes to begin and end.
+// fewLeaves is the number of leaves up to which the calling goroutine hashes them itself,
+// in about 0.1 ms, as long as a run takes to begin and end.
 const fewLeaves = 1 << 9
 
 // TreeOf computes a tree as [RootOf] does, and keeps what proofs need of it: 32 bytes for
@@ -100,8 +100,8 @@ func (t *Tree) gather(ctx context.Context, leaves [][]byte) error {
 	return nil
 }
 
-// HashLeaf returns the hash of a leaf of any length in a tree of RFC 6962: that of a zero
-// byte and the leaf.
+// HashLeaf returns the hash of a leaf of any length in a tree of RFC 6962: the hash of a
+// zero byte followed by the leaf.
 func HashLeaf(leaf []byte) (hash [Size]byte) {
 	var short [256]byte // of which nothing is allocated
 	if len(leaf) < len(short) {
@@ -126,7 +126,7 @@ func hashPair(l, r [Size]byte) [Size]byte {
 // Len is the number of leaves.
 func (t *Tree) Len() int { return t.must("Len").n }
 
-// must panics with a line that says what is wrong if the tree is nil.
+// must panics with an error that names the call if the tree is nil.
 func (t *Tree) must(call string) *Tree {
 	if t == nil {
 		panic(fmt.Errorf("merkle: %s: %w", call, errNoTree))

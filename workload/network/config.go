@@ -26,7 +26,7 @@ var problems = []string{PageRank, Layers, Closeness, Medoids}
 func Problems() []string { return slices.Clone(problems) }
 
 var (
-	// ErrConfig is wrapped by every error of Validate, and by those of calls.
+	// ErrConfig is wrapped by every error of Validate and of the parameters of calls.
 	ErrConfig = errors.New("bad problem")
 	// ErrGraph is wrapped by errors about graphs and their files.
 	ErrGraph = errors.New("bad graph")
@@ -45,7 +45,7 @@ const (
 	maxDense = 1 << 15
 )
 
-// Config says what is computed.
+// Config describes the computation.
 type Config struct {
 	Problem string // one of Problems
 	// Graph is a file or one of Shipped; "" means R-MAT, and points in space for distances.

@@ -221,7 +221,7 @@ type DistanceJob struct {
 	n      int
 	graph  *Graph    // undirected; nil for points
 	points []float32 // nil for a graph
-	// columns are those of the graph, and one more.
+	// columns are the columns of the graph, and one more.
 	columns   []uint32
 	distances []float32
 	close     []float32
@@ -438,12 +438,12 @@ func (j *DistanceJob) Bind() []weft.Binding {
 	return out
 }
 
-// Distances are those of all nodes, row by row, in the job's own memory.
+// Distances returns the distances of all nodes, row by row, in the job's own memory.
 func (j *DistanceJob) Distances() workload.Matrix {
 	return workload.Matrix{Rows: j.n, Cols: j.n, Data: j.distances}
 }
 
-// Closeness is that of all nodes, in the job's own memory.
+// Closeness returns the closeness of all nodes, in the job's own memory.
 func (j *DistanceJob) Closeness() []float32 { return j.close }
 
 // Medoids are those behind the last step, and Labels the nearest of them to each node, in the

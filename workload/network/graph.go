@@ -69,8 +69,8 @@ const (
 // edge is an edge as files and generators list them.
 type edge struct{ from, to uint32 }
 
-// newGraph sorts edges into rows. Weights are beside the edges, or nil. The numbers of nodes in errors
-// begin with first.
+// newGraph sorts edges into rows. weights has one entry per edge, or is nil. Errors count nodes
+// from first.
 func newGraph(name string, nodes int, edges []edge, weights []float64, undirected bool, rule Repeated, first int) (*Graph, error) {
 	g := &Graph{Name: name, rule: rule}
 	g.Starts = make([]uint32, nodes+1)
@@ -303,7 +303,7 @@ func (g *Graph) Undirected() *Graph {
 	return out
 }
 
-// valid reports what is wrong with a caller's graph.
+// valid checks a caller's graph.
 func (g *Graph) valid() error {
 	if g == nil || len(g.Starts) < 2 || g.Starts[0] != 0 {
 		return fmt.Errorf("network: %w: the graph has no nodes", ErrGraph)
@@ -352,8 +352,9 @@ func (g *Graph) weighable() error {
 const (
 	blockWork = 2048
 	longRow   = 256
-	// rowWork is the cost of a row besides that of its entries, in entries. On one core PageRank takes
-	// 1.6 to 2.2 ns for a row and 0.3 to 0.5 ns for an entry, where rows of equal length are side by side.
+	// rowWork is the cost of a row in addition to its entries, in entries. On one core PageRank
+	// takes 1.6 to 2.2 ns for a row and 0.3 to 0.5 ns for an entry, if neighbouring rows have
+	// equal length.
 	rowWork = 5
 	// fewBlocks is the least number of blocks, so that small graphs can be shared by devices too.
 	fewBlocks = 64

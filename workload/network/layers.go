@@ -23,8 +23,8 @@ var (
 	// features of all nodes, and sums of the rows.
 	GatherKernel = workload.With(graph.GoKernel("network.gather", 1),
 		workload.PTX(ptx, "network_gather", 128), workload.SPIRV(spirv, "network_gather", 64))
-	// TransformKernel multiplies rows of features with weights and takes zero for what is
-	// negative. Its arguments are rows, weights, and rows.
+	// TransformKernel multiplies rows of features with weights and replaces negative results by
+	// zero. Its arguments are rows, weights, and rows.
 	TransformKernel = workload.With(graph.GoKernel("network.transform", transformRows),
 		workload.PTX(ptx, "network_transform", 128, 8), workload.SPIRV(spirv, "network_transform", 64, 8))
 )
@@ -69,8 +69,8 @@ var gatherKernel = signature.Of(signature.Kernel{
 	}
 })
 
-// addRows sets a row to the sum of those of a matrix that are named, times their factors. It
-// reports whether all are there.
+// addRows sets a row to the sum of the named rows of a matrix, each times its factor. It
+// reports whether all of them exist.
 func addRows(to []float32, rows []uint32, factors, matrix []float32) bool {
 	clear(to)
 	factors = factors[:len(rows)]

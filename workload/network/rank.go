@@ -240,7 +240,7 @@ func (j *RankJob) Name() string {
 	return fmt.Sprintf("network PageRank of %s, %s, %s", j.graph.Name, j.graph.edges(), text.Count(j.c.Steps, "step"))
 }
 
-// Class is R: sums are those of rows and of blocks, which do not depend on devices.
+// Class is R: sums are taken over rows and blocks, which do not depend on devices.
 func (j *RankJob) Class() workload.Class { return workload.RowExact }
 
 // spread says which rows and edges belong to each block.

@@ -183,8 +183,9 @@ func promised(name string) (nodes, edges float64) {
 	return float64(n), float64(m)
 }
 
-// Read reads a graph in a format, or with "" in that of Edges or MatrixMarket as it begins. Repeated edges
-// count as with [Open]. Errors wrap [ErrGraph], but for those of reading and of a rule that there is none of.
+// Read reads a graph in a format; with "" it detects Edges or MatrixMarket from the first bytes.
+// Repeated edges count as with [Open]. Errors wrap [ErrGraph], except errors of reading and of an
+// unknown rule.
 func Read(r io.Reader, format string, rule Repeated) (*Graph, error) {
 	if err := validRepeated(rule); err != nil {
 		return nil, err

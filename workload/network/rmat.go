@@ -16,11 +16,11 @@ const (
 	quarterC = quarterB + 0.19*(1<<32)
 )
 
-// RMAT draws a directed graph whose degrees are as skewed as those of social networks (Chakrabarti,
-// Zhan and Faloutsos 2004). For each edge a quarter of the adjacency matrix is drawn, a quarter
-// of that, and so on. What is drawn is a function of the seed and the number of the edge. Nodes
-// keep their numbers, so that those with most edges come first. Edges that are drawn twice are
-// one, so that there are fewer than edges for each node.
+// RMAT draws a directed graph whose degrees are as skewed as in social networks (Chakrabarti, Zhan
+// and Faloutsos 2004). For each edge it draws a quarter of the adjacency matrix, a quarter of that,
+// and so on, as a function of the seed and the number of the edge. Nodes keep their numbers, so the
+// nodes with most edges come first. Edges that are drawn twice are merged, so there are fewer than
+// edges per node.
 func RMAT(nodes, edges int, seed uint32) (*Graph, error) {
 	if nodes < 2 || nodes > MaxNodes || edges < 1 || edges > MaxEdges/nodes {
 		return nil, fmt.Errorf("network: %d edges for each of %d nodes: %w: there must be 2 to %d nodes and 1 to %d edges in all", edges, nodes, ErrGraph, MaxNodes, MaxEdges)

@@ -162,7 +162,8 @@ func readCIF(in *lines, _ bool, c *collected) error {
 	}
 }
 
-// sitesOf finds the columns of atomSite among those of a table; -1 where there is none.
+// sitesOf returns the indices of the columns of atomSite in a table, -1 for missing
+// ones.
 func sitesOf(columns []string) (at [len(atomSite)]int, err error) {
 	for i, names := range atomSite {
 		at[i] = -1
@@ -238,7 +239,7 @@ func readSites(w *cifWords, columns []string, word cifWord, ok bool, c *collecte
 	return nil
 }
 
-// site takes a row, if it is that of a C-alpha atom.
+// site adds the atom of a row if it is a C-alpha atom.
 func (c *collected) site(row [][]byte, at *[len(atomSite)]int) (err error) {
 	value := func(i int) []byte {
 		if at[i] < 0 {

@@ -39,7 +39,7 @@ type place struct {
 	number           int
 }
 
-// location is that of a residue which is kept.
+// location is the kept alternate location of a residue.
 type location struct {
 	at        int // in kept
 	occupancy float64
@@ -142,7 +142,7 @@ func (c *collected) takes(chain string) bool {
 	return c.wanted == nil || c.wanted[chain]
 }
 
-// residues are those of the wanted chains, in the order of the file.
+// residues returns the residues of the wanted chains, in the order of the file.
 func (c *collected) residues() ([]Residue, error) {
 	switch {
 	case len(c.models) == 0:

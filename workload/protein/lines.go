@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// limits bound what is read of a file, and with it time and memory: the text is read line by line
-// and not kept.
+// limits bound the content that is read from a file, and with it time and memory: the text is read
+// line by line and not kept.
 type limits struct {
 	bytes int64 // of the file, and of its text without compression
 	lines int   // of the text
@@ -52,8 +52,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lines are those of a text that may be compressed by gzip, one at a time. They end with a newline,
-// a carriage return or both.
+// lines reads a text, which may be compressed by gzip, one line at a time. Lines end with a
+// newline, a carriage return or both.
 type lines struct {
 	limits
 	file, text bounded // as it is, and without compression
@@ -105,8 +105,7 @@ func (in *lines) next() bool {
 	return in.number <= in.lines
 }
 
-// rest reads what is left of the text, whose lines do not matter, so that a file that is damaged there
-// is found to be.
+// rest reads the rest of the text, whose lines do not matter, so that damage there is found too.
 func (in *lines) rest() { _, _ = io.Copy(io.Discard, &in.text) } // failed has the error
 
 // failed is the error that ended the text before its end.

@@ -1,7 +1,7 @@
 package protein
 
-// Memory is what one conformation of a protein takes in bytes where all is kept that is computed
-// of it, term by term.
+// Memory is the size in bytes of one conformation of a protein with everything computed of it
+// kept, term by term.
 type Memory struct {
 	Coordinates int64 // three float64 for each atom
 	Phases      int64 // a complex number for each pair of residues

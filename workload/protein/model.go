@@ -194,7 +194,7 @@ func (m *Model) Forces(f, x []float64) float64 {
 	return m.repel(sum, x, push)
 }
 
-// repel returns a sum of energies with that of beads added that repel each other.
+// repel adds to sum the energies of beads that repel each other, and returns it.
 func (m *Model) repel(sum float64, x []float64, push func(i int, by vector, scale float64)) float64 {
 	contacts := m.Contacts
 	for c := range Near(x, Cutoff) {

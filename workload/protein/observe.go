@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Formed is how far, relative to its native distance, a contact may be stretched and still be
-// formed.
+// Formed is the largest ratio of the distance of a contact to its native distance at which the
+// contact counts as formed.
 const Formed = 1.2
 
 // Q is the share of native contacts that a conformation has: those whose distance is below 1.2
@@ -96,8 +96,8 @@ func mean(d []float64, of func(float64) float64) float64 {
 	return sum / float64(max(len(d), 1))
 }
 
-// Distances are those of the beads of two conformations, once x is moved and turned to where
-// their mean square is least. It panics if one has more beads than the other.
+// Distances returns the distances of the beads of two conformations after moving and turning x
+// to the least mean square. It panics if one has more beads than the other.
 func Distances(x, y []float64) []float64 {
 	moved := Superposed(x, y)
 	out := make([]float64, len(x)/3)

@@ -12,7 +12,7 @@ import (
 // MODRES.
 var modified = map[string]bool{"MSE": true}
 
-// pdbFile is what has been read of a file in the PDB format.
+// pdbFile is the state of reading a file in the PDB format.
 type pdbFile struct {
 	*collected
 	at       int  // the model of the position

@@ -46,11 +46,11 @@ func Open(name string, s Select) (*Structure, error) {
 	return read(f, name, s, allowed)
 }
 
-// Read reads the C-alpha atoms of a structure in the PDB or mmCIF format, plain or
-// compressed by gzip; which one it is the text says itself. Of alternate locations of an atom
-// it takes the one that is occupied most, of equal ones the first. Residues without a C-alpha
+// Read reads the C-alpha atoms of a structure in the PDB or mmCIF format, plain or compressed
+// by gzip; it detects the format from the text. Of alternate locations of an atom it takes
+// the one with the largest occupancy, of equal ones the first. Residues without a C-alpha
 // atom are left out ([Structure.Missing]). Ions, water and ligands do not count, modified
-// amino acids do. Errors wrap [ErrStructure], but for those of reading.
+// amino acids do. Errors wrap [ErrStructure], except errors of reading.
 //
 // The text is not kept: memory is that of the residues, whatever else is in the file and however well
 // it is compressed. It has at most 1 GiB, also without compression, in 2²⁴ lines of at most 64 KiB, with

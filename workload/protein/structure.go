@@ -65,8 +65,8 @@ func (s *Structure) Ends() []int {
 	return append(ends, len(s.Residues))
 }
 
-// gapDistance is the distance in angstrom beyond which two C-alpha atoms are not those of
-// neighbours in a chain, which are 3.8 apart and, where the peptide bond is cis, 2.9.
+// gapDistance is the distance in angstrom beyond which two C-alpha atoms do not belong to
+// neighbours in a chain. Neighbours are 3.8 apart, and 2.9 where the peptide bond is cis.
 const gapDistance = 4.5
 
 // Missing is the number of residues that the chains lack in between: where successive ones are
@@ -173,7 +173,8 @@ func (c *cells) behind(dst []int, xyz []float64, i int) []int {
 	return dst
 }
 
-// check sees that residues are apart from each other and those of a chain together.
+// check checks that residues are apart from each other and that a chain's residues are
+// together.
 func (s *Structure) check() error {
 	begun := make(map[string]bool)
 	for i, r := range s.Residues {

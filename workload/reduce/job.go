@@ -23,8 +23,8 @@ var ErrConfig = errors.New("bad reduction")
 // ErrWrong is returned by [Job.Check] for a number that is not the result.
 var ErrWrong = errors.New("not the reduction")
 
-// operation is what to reduce with: a kernel that folds blocks into partial
-// results, and one that folds those.
+// operation is an operation to reduce with: a kernel that folds blocks into partial
+// results, and one that folds these.
 type operation struct {
 	name         string
 	blocks, fold *graph.Kernel
@@ -121,8 +121,8 @@ var kernels = []signature.Kernel{
 	foldPartials("min", func(partial []float32, _ int) float32 { return Min(partial) }),
 }
 
-// itemBlocks is how many blocks one item of the Go kernels is: half a mebibyte,
-// which takes some tens of microseconds.
+// itemBlocks is the number of blocks in one item of the Go kernels: half a mebibyte, some
+// tens of microseconds.
 const itemBlocks = 32
 
 // blockParams are the parameters of kernels that fold blocks.
@@ -169,7 +169,7 @@ func foldPartials(op string, kernel func(partial []float32, n int) float32) sign
 	})
 }
 
-// Name says what is reduced.
+// Name describes the reduction.
 func (j *Job) Name() string { return fmt.Sprintf("reduce %s of %d", j.c.Op, j.c.N) }
 
 // Class is X: the tree is fixed, and ranges begin and end at blocks.
@@ -188,8 +188,8 @@ func (j *Job) Items() sched.Items {
 // Streamed says that blocks are folded wherever others are.
 func (j *Job) Streamed() {}
 
-// Whole folds all blocks in one task; folding their partial results is nothing
-// beside it.
+// Whole folds all blocks in one task; the time to fold their partial results is
+// negligible.
 func (j *Job) Whole() graph.Task { return j.task(0, int64(j.c.N)) }
 
 func (j *Job) task(lo, hi int64) graph.Task {
@@ -273,8 +273,9 @@ func (j *Job) Check() error {
 	return nil
 }
 
-// checkSum compares a sum or average with that in float64, within what so many roundings can give. It may be infinite
-// where numbers of its sign add up to more than float32 has, and not a number where those of both signs do.
+// checkSum compares a sum or average with the one in float64, within the error of a number
+// of roundings. It may be infinite where the terms of one sign exceed float32, and not a
+// number where those of both signs do.
 func (j *Job) checkSum(got float32, roundings int) error {
 	above, below := 0., 0.
 	for _, v := range j.x {

@@ -222,7 +222,7 @@ func (j *BodyJob) momentum(v []float32) (sum [3]float64, size float64) {
 	return sum, size
 }
 
-// drift is by how much the momentum changed, relative to the sizes of those of all bodies.
+// drift returns the change of the momentum, relative to the sum of the sizes of all momenta.
 func (j *BodyJob) drift() float64 {
 	before, _ := j.momentum(j.startV)
 	after, size := j.momentum(j.v[len(j.v)-3*j.c.Count:])

@@ -9,8 +9,8 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// Particle is where a test particle begins: at a radius with a radial velocity r′, each per
-// proper time, and an angular momentum.
+// Particle is the initial state of a test particle: a radius, a radial velocity r′ in proper
+// time, and an angular momentum.
 type Particle struct {
 	R, Velocity, AngularMomentum float64
 	// Step is the first step in proper time, or the only one without a tolerance.

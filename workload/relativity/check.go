@@ -10,12 +10,11 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// Check compares every orbit with what is known of it without a step: an orbit from its
-// periapsis is back at the radius it began with, at the angle and the proper time that are
-// integrals over the turns. One with too little angular momentum, L² < 12, falls in. Of an
-// orbit that used all steps before its end, as too few of them make it, only the energy is
-// known, and [OrbitJob.Misses] says how many those are; with a fixed step that would have been
-// enough it is wrong.
+// Check compares every orbit with properties known without steps: an orbit from its periapsis is
+// back at its initial radius, at the angle and the proper time that are integrals over the
+// turns. One with too little angular momentum, L² < 12, falls in. Of an orbit that ran out of
+// steps before its end only the energy is known, and [OrbitJob.Misses] returns their share; with
+// a fixed step that would have been enough such an orbit is wrong.
 func (j *OrbitJob) Check() error {
 	within := j.within()
 	unfinished := 0
@@ -159,8 +158,8 @@ func fall(from, to, l2 float64) (time, angle, speed float64) {
 	return time, angle, end * rate(1/to)
 }
 
-// shape is p and e of an orbit with a periapsis: 1/r of the apoapsis is a root of E² =
-// (1 − 2u)(1 + L²u²) beside that of the periapsis, and a third one is the smaller radius.
+// shape returns p and e of an orbit with a periapsis. With u = 1/r, both periapsis and apoapsis
+// are roots of E² = (1 − 2u)(1 + L²u²); the third root is the smaller radius.
 func shape(r, l2 float64) (p, e float64) {
 	u := 1 / r
 	// The others are the roots of 2 L² x² + (2 u − 1) L² x + 2 + (2 u − 1) L² u.
@@ -176,7 +175,8 @@ func (j *OrbitJob) Misses() []workload.Miss {
 }
 
 // Check compares every event with a boost by a matrix, and with the event that the opposite
-// boost makes of it; every product with that of both events added and subtracted.
+// boost makes of the result. It compares every product with that of the sum and difference of
+// both events.
 func (j *BoostJob) Check() error {
 	return workload.Sweep(j.c.Count, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
@@ -193,7 +193,8 @@ func (j *BoostJob) Check() error {
 					return fmt.Errorf("%s: event %d: coordinate %d is %v, want %v ± %.2g: %w", j.Name(), i, row, got[row], want, within, ErrWrong)
 				}
 			}
-			// Four times the product is the square of the sum without that of the difference.
+			// Four times the product is the square of the sum minus the square of the
+			// difference.
 			want, sum := 0., 0.
 			for k, sign := range []float64{1, -1, -1, -1} {
 				plus, minus := x[k]+y[k], x[k]-y[k]

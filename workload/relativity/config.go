@@ -29,7 +29,7 @@ var things = map[string]string{Orbits: Orbits, Light: "rays", Boosts: Boosts, Bo
 func Problems() []string { return slices.Clone(problems) }
 
 var (
-	// ErrConfig is wrapped by every error of Validate, and by those of calls.
+	// ErrConfig is wrapped by every error of Validate and of the parameters of calls.
 	ErrConfig = errors.New("bad particle system")
 	// ErrWrong is returned by the checks of jobs for particles that are elsewhere.
 	ErrWrong = errors.New("not the particles")
@@ -47,7 +47,7 @@ const (
 	rayTurns = 16
 )
 
-// Config says what is computed.
+// Config describes the computation.
 type Config struct {
 	Problem string // one of Problems
 	Count   int    // orbits, rays, events or bodies
@@ -84,7 +84,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is not computed.
+// Validate returns an error for a configuration that cannot be computed.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	most := maxCount

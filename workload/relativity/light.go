@@ -36,9 +36,9 @@ type Ray struct {
 }
 
 // Bend follows light from far away past a black hole, by impact parameters, on the devices of a
-// runtime that was opened with [Funcs] among its kernels. steps are those of half a turn, and more
-// where the impact parameter is below 1; 0 means 1,024. An impact parameter that is not above zero and finite is an error that wraps
-// [ErrConfig].
+// runtime that was opened with [Funcs] among its kernels. steps is the number of steps of half a
+// turn, and more are taken where the impact parameter is below 1; 0 means 1,024. An impact
+// parameter that is not above zero and finite is an error that wraps [ErrConfig].
 func Bend(ctx context.Context, rt *weft.Runtime, impacts []float64, steps int) ([]Ray, error) {
 	c := Config{Problem: Light, Count: len(impacts), Steps: steps}
 	if err := c.Validate(); err != nil {
@@ -241,8 +241,8 @@ func (j *LightJob) Bind() []weft.Binding {
 	return []weft.Binding{weft.Bind("impacts", j.in), weft.Bind("rays", j.out)}
 }
 
-// Result is six numbers for each ray after a run, in the job's own memory: those of [Ray] in
-// their order, with π added to its deflection.
+// Result returns six numbers for each ray after a run, in the job's own memory: the fields of [Ray]
+// in their order, with π added to its deflection.
 func (j *LightJob) Result() []float64 { return j.out }
 
 // Rays are the rays after a run.

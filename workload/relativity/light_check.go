@@ -9,10 +9,10 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// Check compares the angle and the closest radius of every ray that escapes with elliptic
-// integrals and a root of a cubic, and the angle of one that is captured with an integral up to
-// its last radius. Which does what is decided by [Critical] alone. Of rays that are drawn by the
-// seed, or of all where there are few, every step is taken again, to see their drift and their steps.
+// Check compares the angle and the closest radius of every ray that escapes with elliptic integrals
+// and a root of a cubic, and the angle of one that is captured with an integral up to its last
+// radius. [Critical] alone decides which rays escape. Of rays drawn by the seed, or of all where
+// there are few, every step is taken again, to check their drift and their steps.
 func (j *LightJob) Check() error {
 	taken := make([]bool, j.c.Count)
 	rays := rand.New(rand.NewPCG(uint64(j.c.Seed), 2)).Perm(j.c.Count)
@@ -72,8 +72,8 @@ func (j *LightJob) checkSteps(b float64, o []float64) error {
 	return nil
 }
 
-// within is the relative error that the numbers of a ray may have: that of a method of order four,
-// which grows as a ray comes closer to the one that circles for ever.
+// within returns the allowed relative error of the numbers of a ray: the error of a method of order
+// four, which grows as a ray comes closer to the one that circles for ever.
 func (j *LightJob) within(b float64) float64 {
 	h := math.Pi / float64(j.c.Steps)
 	return (1e-13 + h*h*h*h/2) / math.Abs(1-Critical/b)

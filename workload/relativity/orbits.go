@@ -24,7 +24,7 @@ const (
 // horizon is the radius of the black hole.
 const horizon = 2
 
-// Orbit is where a test particle is at the end.
+// Orbit is the final state of a test particle.
 type Orbit struct {
 	R, Velocity, Angle, Time float64 // r, r′, φ and proper time τ
 	Drift                    float64 // the largest |E² − E₀²| ÷ E₀² of all steps
@@ -309,7 +309,7 @@ func (j *OrbitJob) Bind() []weft.Binding {
 	return []weft.Binding{weft.Bind("particles", j.in), weft.Bind("orbits", j.out)}
 }
 
-// Result is eight numbers for each orbit after a run, in the job's own memory: those of
+// Result returns eight numbers for each orbit after a run, in the job's own memory: the fields of
 // [Orbit] in their order.
 func (j *OrbitJob) Result() []float64 { return j.out }
 

@@ -14,23 +14,22 @@ import (
 var ErrWrong = errors.New("not the reservoir's states")
 
 const (
-	// checkTerms is how many weights Check multiplies with, which takes about three
-	// seconds of a core's time; checkPatterns is the fewest patterns it takes.
+	// checkTerms is the number of weights that Check multiplies with, about three seconds
+	// of one core; checkPatterns is the fewest patterns it takes.
 	checkTerms    = 1 << 30
 	checkPatterns = 8
-	// tanhWithin is how far a kernel's tanh may be off, relative to itself.
+	// tanhWithin is the allowed relative error of a kernel's tanh.
 	tanhWithin = 3e-7
-	// sigmas is how many standard deviations of its rounding a state may be off by, and
-	// slack what it may be off by besides: errors of tanh are not random, and add up
-	// over steps to some times as much.
+	// sigmas is the number of standard deviations of its rounding that a state may be off
+	// by, and slack a further allowance: errors of tanh are not random, and add up over
+	// steps to some times as much.
 	sigmas = 16
 	slack  = 2e-6
 )
 
 // follow returns the next state of one pattern in float64, straight from the formula, and
-// the variances of what rounding to float32 does to it: errors of sums grow as
-// [rounding.Dot] says, those of states go through the weights, the slope of tanh and the
-// leak as random numbers do.
+// the variances of its rounding to float32: errors of sums grow as in [rounding.Dot],
+// errors of states pass the weights, the slope of tanh and the leak as random numbers do.
 func (w *Weights) follow(x, variance, u []float64, pattern uint64, step uint32) (next, of []float64) {
 	const unit = rounding.Unit * rounding.Unit / 3
 	noise := philox.Source{Seed: w.Seed, Stream: streamNoise}
@@ -67,7 +66,7 @@ func (w *Weights) follow(x, variance, u []float64, pattern uint64, step uint32) 
 	return next, of
 }
 
-// within is how far a state may be off whose rounding has a variance.
+// within returns the allowed error of a state with a variance of its rounding.
 func within(variance float64) float64 { return sigmas*math.Sqrt(variance) + slack }
 
 // Check sees that every state is one, and takes patterns from their spikes through the
@@ -103,7 +102,7 @@ func patternsOf(batch int, terms float64) int {
 	return min(max(int(checkTerms/max(terms, 1)), checkPatterns), batch)
 }
 
-// Misses is what Check may not see.
+// Misses lists errors that Check may not see.
 func (j *Job) Misses() []workload.Miss {
 	batch, count := float64(j.c.Batch), float64(j.checked)
 	out := []workload.Miss{

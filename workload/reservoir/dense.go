@@ -123,8 +123,8 @@ func (w *Weights) dense(m *machine.Machine) bool {
 	return some
 }
 
-// denseDepth is how many numbers a row of dense weights has, and driven where those of the
-// channels begin.
+// denseDepth returns the length of a row of dense weights, and driven, the index of its first
+// channel.
 func (p Params) denseDepth() (depth, driven int) {
 	driven = (p.Size + 63) / 64 * 64
 	return driven + (p.Inputs+31)/32*32, driven
@@ -151,8 +151,8 @@ func (w *Weights) spreadOut() []float32 {
 	return out
 }
 
-// denseName is the name of the data that has dense weights, and useDense their place among
-// the uses of a task, after those of StepKernel.
+// denseName is the name of the data with dense weights, and useDense its index among the uses
+// of a task, after the uses of StepKernel.
 const (
 	denseName = "weights with zeros"
 	useDense  = 11

@@ -17,17 +17,17 @@ import (
 // gathers their states: on a processor that does so for sixteen at once, two patterns take less
 // than half the time of eight.
 
-// perFew is how many patterns one item of FewKernel is, and few the most that it takes: with more,
-// to gather takes longer.
+// perFew is the number of patterns in one item of FewKernel, and few the most that it takes: with
+// more, gathering takes longer.
 const (
 	perFew = 2
 	few    = 4
 )
 
-// FewKernel takes up to four patterns, side by side, through all steps. Its arguments are weights
-// in slices as a predictor makes them, the inputs, the states before the first step, those after
-// the last and their means; its parameters those of [RunKernel], of which it adds no
-// noise. Its grid is the patterns.
+// FewKernel takes up to four patterns at once through all steps. Its arguments are weights in
+// slices as a predictor makes them, the inputs, the states before the first step and after the
+// last, and their means. Its parameters are those of [RunKernel], but it adds no noise. Its grid
+// is the patterns.
 var FewKernel = graph.GoKernel("reservoir.few", perFew)
 
 // sliceRows is how many neurons a slice has: the numbers of a vector.

@@ -6,9 +6,9 @@ import "golang.org/x/sys/cpu"
 // others.
 var gathers = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL
 
-// slot is what the sums of a slice are made of: places and values by slot and neuron, states by
-// place and pattern, the sums, how many weights each neuron has and the bias, and the last place
-// there is.
+// slot holds the arguments of the sums of a slice: places and values by slot and neuron, states
+// by place and pattern, the sums, the number of weights of each neuron and its bias, and the last
+// valid place.
 type slot struct {
 	offsets        *uint16
 	values, x, sum *float32

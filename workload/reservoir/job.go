@@ -22,7 +22,7 @@ const (
 	Histogram = "histogram" // one step of shares: [Pattern.Histogram], for compatibility
 )
 
-// Splits are what is dealt out, by name.
+// Splits are the ways to divide the work, by name.
 const (
 	Patterns = "patterns" // every task has all weights and some patterns
 	Neurons  = "neurons"  // every task has some neurons' weights, a step and all patterns
@@ -41,7 +41,7 @@ type Config struct {
 	Split string // Patterns (the default), Neurons or Rows
 }
 
-// duration is how long a pattern is, in milliseconds.
+// duration is the length of a pattern in milliseconds.
 const duration = 100
 
 // Validate reports sizes and names that make no job.
@@ -79,12 +79,12 @@ func (c Config) Bytes() float64 {
 	return sum
 }
 
-// patternBytes is what a pattern takes: its inputs and four states.
+// patternBytes returns the size of a pattern: its inputs and four states.
 func (p Params) patternBytes(steps int) float64 {
 	return 4 * (float64(steps)*float64(p.Inputs) + 4*float64(p.Size))
 }
 
-// weightBytes is what the weights take, with their columns.
+// weightBytes returns the size of the weights with their columns.
 func (p Params) weightBytes() float64 {
 	return 8 * min(max(p.Connectivity, 0), 1) * float64(p.Size) * (float64(p.Size) + float64(p.Inputs))
 }
@@ -181,15 +181,15 @@ var (
 	// neurons and patterns.
 	StepKernel = workload.With(graph.GoKernel("reservoir.step", perItem, perItem),
 		workload.PTX(ptx, "reservoir_step", 512, 16, 32), workload.SPIRV(spirv, "reservoir_step", 128, 32, 16))
-	// RowsKernel takes some neurons of all patterns, in one block, through a
-	// step. Its states are those of all neurons before it, then the neurons'
-	// own after it and their means so far. Its grid is the same.
+	// RowsKernel takes some neurons of all patterns, in one block, through a step. Its
+	// states are the states of all neurons before it, the neurons' own after it, and their
+	// means so far. Its grid is the same.
 	RowsKernel = workload.With(graph.GoKernel("reservoir.rows", perItem, perItem),
 		workload.PTX(ptx, "reservoir_rows", 512, 16, 32), workload.SPIRV(spirv, "reservoir_rows", 128, 32, 16))
 )
 
-// perItem is how many neurons and how many patterns one item of the Go kernels
-// is: work for some ten microseconds. Blocks divide it, or it is one block.
+// perItem is the number of neurons and of patterns in one item of the Go kernels: work for
+// some ten microseconds. Blocks divide it, or it is one block.
 const perItem = tile
 
 // Funcs are the Go kernels of this workload, with those of collectives, streams and
@@ -323,7 +323,7 @@ func (j *Job) Name() string {
 	return fmt.Sprintf("reservoir %d neurons, %d channels, %d patterns of %d steps", c.Size, c.Inputs, c.Batch, c.Steps)
 }
 
-// Class is R: a state does not depend on what runs beside it.
+// Class is R: a state does not depend on other states of the batch.
 func (j *Job) Class() workload.Class { return workload.RowExact }
 
 // ClassOn is T where a batch is computed with dense weights by one kernel, and parts of it
@@ -358,8 +358,9 @@ func (j *Job) Items() sched.Items {
 	}
 }
 
-// Grain is how many patterns or neurons a task should have. Every step of the
-// neurons ends with an exchange of all states, beside which a task must be much.
+// Grain returns the number of patterns or neurons that a task should have. Every step of
+// the neurons ends with an exchange of all states, so a task must be much longer than
+// that.
 func (j *Job) Grain() int64 {
 	if j.c.byNeuron() {
 		return 2 * perItem
@@ -431,9 +432,9 @@ func (j *Job) rowsTask(lo, hi, step int) graph.Task {
 	}
 }
 
-// cachedPatterns is how many patterns a task has at most, so that their states
-// stay in a core's cache from step to step. More would only make it slower. Tensor cores
-// need densePatterns to be busy.
+// cachedPatterns is the most patterns of a task, so that their states stay in a core's
+// cache from step to step; more would make it slower. Tensor cores need densePatterns to
+// be busy.
 const (
 	cachedPatterns = 2 * tile
 	densePatterns  = 1 << 13

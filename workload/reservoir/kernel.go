@@ -21,7 +21,7 @@ type Tick struct {
 // tile is the number of patterns that are summed up at once.
 const tile = 64
 
-// scratch is what an update keeps on the way, for four neurons at a time.
+// scratch holds the intermediate results of an update, for four neurons at a time.
 type scratch struct {
 	sum, noise [4][tile]float32
 	offsets    []uint32 // of entries, see addWide
@@ -98,9 +98,9 @@ func (w *Weights) drawNoise(noise *[4][tile]float32, t Tick, group, b, n int) {
 	}
 }
 
-// addRows adds the products of up to four rows of the matrix, which has so many columns, with
-// n patterns of x, whose rows are stride apart, to as many rows of sums. A row whose entries
-// lie outside is an error.
+// addRows adds the products of up to four rows of the matrix, which has a number of columns,
+// with n patterns of x, whose rows are stride apart, to as many rows of sums. A row with an
+// entry beyond the columns is an error.
 func (m *Matrix) addRows(s *scratch, rows, row int, x []float32, n, stride, columns int) error {
 	lo, hi, err := m.entries(row, row+rows)
 	if err != nil || lo == hi {

@@ -42,7 +42,7 @@ func Order(phases []float64) float64 {
 	return math.Hypot(x, y) / float64(max(len(phases), 1))
 }
 
-// maxSets is how many tasks there are at most, each of some sets.
+// maxSets is the most tasks, each of some sets.
 const maxSets = 64
 
 // Couple takes sets of oscillators through time, on the CPU devices of a runtime that was
@@ -138,7 +138,7 @@ func (k Kuramoto) graph(n, words, sets int) (*graph.Graph, error) {
 	return b.Build()
 }
 
-// kuramotoNeed is what the kernel takes for as many sets as there are phases for.
+// kuramotoNeed returns the need of the kernel for as many sets as there are phases.
 func kuramotoNeed(c *weft.Call, p kuramotoParams) (n signature.Need, err error) {
 	if err := signature.Positive([]string{"n", "words", "steps"}, p.n, p.words, p.steps); err != nil {
 		return n, err

@@ -29,8 +29,8 @@ type Model struct {
 	Labels  []string // names of the outputs, where they are classes; or none
 }
 
-// Limits of a model. They are far beyond what is useful, and keep a file that claims
-// more from taking memory.
+// Limits of a model. They are far beyond useful sizes, and bound the memory that a file
+// can claim.
 const (
 	maxSide    = 1 << 15 // neurons, channels or outputs
 	maxSteps   = 1 << 20
@@ -95,7 +95,7 @@ func (m *Model) Label(output int) string {
 	return fmt.Sprint(output)
 }
 
-// description is what the metadata of a file say of a model, as JSON.
+// description is the part of a file's metadata that describes a model, as JSON.
 type description struct {
 	Version        int      `json:"version"`
 	Size           int      `json:"size"`

@@ -7,8 +7,8 @@ import (
 	"github.com/weft-run/weft/internal/signature"
 )
 
-// need is what both kernels take beside states. Which entries a matrix has is looked at by
-// addRows, for the neurons it is about.
+// need returns the need of both kernels apart from states. addRows checks the entries of a
+// matrix, for the neurons it handles.
 func (c call) need() (n signature.Need, err error) {
 	err = signature.Positive([]string{"size", "inputs", "neurons", "batch", "block", "steps"}, c.size, c.inputs, c.neurons, c.batch, c.block, c.steps)
 	switch {

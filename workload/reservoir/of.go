@@ -9,8 +9,8 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// Echo is what a reservoir made of one pattern: the state of every neuron after the last
-// step, and its mean over all steps.
+// Echo is the response of a reservoir to one pattern: the state of every neuron after the
+// last step, and its mean over all steps.
 type Echo struct{ Last, Mean []float32 }
 
 // Of takes a caller's patterns through a reservoir, on the devices of a runtime that was
@@ -68,8 +68,8 @@ func Outputs(ctx context.Context, rt *weft.Runtime, m *Model, patterns []Pattern
 	return outputs, nil
 }
 
-// check returns ErrParams for weights that are not those of a whole reservoir, as [New]
-// draws them.
+// check returns ErrParams for weights that are not those of a whole reservoir drawn by
+// [New].
 func (w *Weights) check() error {
 	for _, part := range []struct {
 		name    string

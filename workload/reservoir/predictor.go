@@ -35,7 +35,7 @@ type Predictor struct {
 	idle   sync.Cond
 }
 
-// width is what batches of up to some number of inputs have in common.
+// width holds what batches of up to a number of inputs share.
 type width struct {
 	inputs   int
 	block    int // inputs side by side in memory
@@ -43,7 +43,7 @@ type width struct {
 	free     chan *memory
 }
 
-// memory is what a call needs, in blocks of inputs of the batch: inputs by step, channel and
+// memory holds the data of a call, in blocks of inputs of the batch: inputs by step, channel and
 // input of the block, states by neuron and input of the block.
 type memory struct {
 	u, state *weft.Buffer[float32]
@@ -109,8 +109,9 @@ func whollyRun(on *machine.Machine) bool {
 	return true
 }
 
-// blockOf is how many of a batch's inputs are side by side in memory: all, or one where a cluster
-// takes them, whose kernel is as fast with either, so that inputs are copied as they come.
+// blockOf returns the number of a batch's inputs that are next to each other in memory: all, or
+// one where a cluster takes them, whose kernel is as fast with either, so that inputs are copied
+// as they come.
 func (w *Weights) blockOf(n int, dense bool) int {
 	if dense && w.takes(n) {
 		return 1
@@ -322,7 +323,7 @@ func (p *Predictor) gather(u []float32, inputs [][]float32, width int) {
 	}
 }
 
-// take returns memory for a call, that of one which has ended if there is any.
+// take returns memory for a call, reusing that of an ended call if there is any.
 func (p *Predictor) take(w *width) (*memory, error) {
 	select {
 	case m := <-w.free:

@@ -10,9 +10,9 @@ const (
 	// subspace is the number of dimensions in which the largest eigenvalues are looked
 	// for. A smaller matrix is looked at as a whole.
 	subspace = 80
-	// filter is how often a vector is multiplied with the matrix before that. It leaves of
-	// an eigenvalue 1 % below the largest 2 %, and the circular law has some 2 % of the
-	// eigenvalues of a random matrix above that.
+	// filter is the number of times a vector is multiplied with the matrix before that. It
+	// reduces an eigenvalue 1 % below the largest to 2 %, and by the circular law some 2 % of
+	// the eigenvalues of a random matrix are above that.
 	filter = 400
 	// rounds is how often more of the filter is tried until two results agree to within
 	// agree. Random matrices take two or three.

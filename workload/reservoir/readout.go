@@ -124,8 +124,8 @@ func (r *Readout) Read(dst []float64, state []float32, batch, column int) {
 }
 
 // readBatch sets dst to the outputs for the first states of a batch of width patterns.
-// Every sum is taken in float64 in the order of neurons, so that it does not depend on
-// what lies beside it.
+// Every sum is taken in float64 in the order of neurons, so that it does not depend on the
+// other patterns.
 func (r *Readout) readBatch(dst [][]float32, state []float32, width int) {
 	n := r.Inputs + 1
 	var sum [tile]float64
@@ -179,7 +179,7 @@ func (r *Readout) readEach(dst [][]float32, state []float32) {
 	}
 }
 
-// Direction is what a readout with three outputs predicts.
+// Direction is the prediction of a readout with three outputs.
 type Direction uint8
 
 // The directions are the outputs, in this order.
@@ -218,9 +218,9 @@ func Predict(outputs [3]float64) Prediction {
 	return Prediction{Direction(class), confidence, math.Abs(outputs[class])}
 }
 
-// Indicators are cheap figures about the state of a pattern. The names of the
-// last three are those of the reservoir this package is compatible with; they
-// are not what the literature calls by those names.
+// Indicators are cheap figures about the state of a pattern. The names of the last three
+// come from the reservoir this package is compatible with; in the literature these names
+// have another meaning.
 type Indicators struct {
 	AverageActivation float64 // mean of the state
 	MaxActivation     float64 // its largest value

@@ -8,11 +8,11 @@ import (
 	"github.com/weft-run/weft/internal/signature"
 )
 
-// RunKernel takes some blocks of patterns through all steps. Its arguments are those of
-// [StepKernel], and its parameters those of a first step. Its grid is the patterns. Patterns
-// need nothing of each other, so that cores do not wait for one another, and the weights are
-// looked at and put in order once for all steps. It has no implementation but Go's: a device
-// with more cores than there are patterns is better at one step after another.
+// RunKernel takes some blocks of patterns through all steps. It has the arguments of
+// [StepKernel] and the parameters of a first step. Its grid is the patterns. Patterns do not
+// depend on each other, so cores do not wait for one another, and the weights are checked and
+// sorted once for all steps. It is implemented in Go alone: a device with more cores than
+// patterns is faster with one step after another.
 var RunKernel = graph.GoKernel("reservoir.run", perRun)
 
 // perRun is how many patterns one item of RunKernel is.

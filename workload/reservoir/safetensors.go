@@ -23,7 +23,7 @@ type tensor struct {
 // widths are the bytes of an element, by type.
 var widths = map[string]int64{"I32": 4, "F32": 4, "F64": 8}
 
-// place is what the header of a file says of a tensor.
+// place is the entry of a tensor in the header of a file.
 type place struct {
 	DType   string   `json:"dtype"`
 	Shape   []int64  `json:"shape"`

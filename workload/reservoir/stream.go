@@ -76,7 +76,8 @@ type carryParams struct {
 	size, patterns int
 }
 
-// need is what a state, in one argument, and those of the patterns, in another, take.
+// need returns the need of a state, in one argument, and of the patterns' states, in
+// another.
 func (p carryParams) need(state, patterns int) (n signature.Need, err error) {
 	n.Items = signature.Parts(p.size, perItem)
 	n.Elements[state], n.Elements[patterns] = int64(p.size), signature.Product(p.size, p.patterns)

@@ -154,7 +154,7 @@ func (m *Model) Train(ctx context.Context, rt *weft.Runtime, patterns []Pattern,
 	return err
 }
 
-// feature is what of an echo the readout reads.
+// feature returns the part of an echo that the readout reads.
 func (m *Model) feature(e Echo) []float32 {
 	if m.Feature == Last {
 		return e.Last

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// walk is what a step of all neurons works on: entries and rows as pack puts them, rows in
-// fours, and states. A state has a row of eight or sixteen patterns for each neuron, then for
-// each channel, and one that is for nobody; so has the next one, and the means have those of
-// neurons and the last.
+// walk holds the arguments of a step of all neurons: entries and rows as pack writes them, rows
+// in fours, and states. A state has a row of eight or sixteen patterns for each neuron, then
+// for each channel, and an unused one; so has the next state. The means have a row for each
+// neuron and the unused one.
 type walk struct {
 	entries           *uint64
 	rows              *packedRow
@@ -33,10 +33,11 @@ func step8(w *walk)
 func step16(w *walk)
 
 // pack8 sets dst to entries: where in a state, in bytes, the row of a column begins, whose rows
-// are stride bytes apart and of which the first is that of column 0, and above it the value. It
-// returns the highest of the columns, which it takes as unsigned. Of those beyond most it takes
-// that one, so that nothing outside of a state is read whatever the columns are. It writes up
-// to seven entries more than there are.
+// pack8 sets dst to entries. Each has the value above the byte offset of its column's row in a
+// state; rows are stride bytes apart, and first is the offset of column 0. It returns the
+// highest column, taken as unsigned, and replaces columns beyond most by most, so that nothing
+// outside of a state is read whatever the columns are. It writes up to seven entries more than
+// there are.
 //
 //go:noescape
 func pack8(dst *uint64, columns *int32, values *float32, entries int, first, stride, most uint32) (highest uint32)

@@ -11,8 +11,8 @@ import (
 // ErrParams says that a parameter or an input is outside its range.
 var ErrParams = errors.New("invalid reservoir parameter")
 
-// The streams of a seed: what is drawn for one purpose is independent of what is
-// drawn for another.
+// The streams of a seed. Numbers drawn from one stream are independent of the
+// others.
 const (
 	streamRecurrent = iota
 	streamInput

@@ -60,7 +60,7 @@ func addFour8(rows *[4]entries, x *float32, mask *int32)
 //go:noescape
 func relax8(next, x, sum *float32, leak, keep float32, vectors int, last *int32)
 
-// eighths has the masks of up to eight patterns: that of n begins at 8-n.
+// eighths has the masks of up to eight patterns: the mask of n begins at 8-n.
 var eighths = [16]int32{-1, -1, -1, -1, -1, -1, -1, -1}
 
 // addWide does the work of addRows, of rows that have entries, and returns the highest column.

@@ -15,9 +15,8 @@ import (
 var ErrWrong = errors.New("not the max-plus product")
 
 const (
-	// plainTerms is how many terms Check compares one after the other, which takes
-	// about a quarter of a second. Of larger products it does so for sampled rows and
-	// columns.
+	// plainTerms is the number of terms that Check compares one by one, about a quarter
+	// of a second. Of larger products it does so for sampled rows and columns.
 	plainTerms = 1 << 28
 	sampled    = 16
 	// fullTerms is how many terms Check computes with vectors, which takes about ten

@@ -20,7 +20,7 @@ import (
 // to each in turn.
 var kernel = panel.MaxPlus()[0]
 
-// Scratch is how many floats of scratch memory [Rows] needs.
+// Scratch is the number of floats of scratch memory that [Rows] needs.
 const Scratch = panel.Scratch
 
 // Rows sets rows lo to hi of C, m × n, to those of the max-plus product of A,

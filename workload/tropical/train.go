@@ -99,8 +99,8 @@ func (c Training) Validate() error {
 	return nil
 }
 
-// shape is where the parts of a network lie among its parameters: the weights of
-// the hidden units with a bias after each row, then those of the outputs.
+// shape locates the parts of a network among its parameters: the weights of the hidden
+// units with a bias after each row, then the weights of the outputs.
 type shape struct{ inputs, hidden, outputs int }
 
 func (s shape) params() int                { return s.hidden*(s.inputs+1) + s.outputs*(s.hidden+1) }
@@ -196,7 +196,7 @@ const (
 	paramsPerItem  = 4096
 )
 
-// gradientTerms is how many errors a shader adds up in one launch.
+// gradientTerms is the number of errors that a shader adds up in one launch.
 const gradientTerms = 1 << 18
 
 var (
@@ -341,7 +341,7 @@ func update(c *weft.Call, u updateParams, lo, hi int) {
 	}
 }
 
-// Name says what is trained.
+// Name describes the training.
 func (j *TrainJob) Name() string {
 	c := j.c
 	return fmt.Sprintf("tropical net %d-%d-%d, batch %d in %d shards, %d steps", c.Inputs, c.Hidden, c.Outputs, c.Batch, c.Shards, c.Steps)
@@ -427,7 +427,7 @@ func (j *TrainJob) Place(m *machine.Machine) (err error) {
 	return err
 }
 
-// shard is a part of the batch, and what is made of it.
+// shard is a part of the batch with its results.
 type shard struct {
 	lo, hi                                 int64 // samples
 	device                                 int   // index among the replicas

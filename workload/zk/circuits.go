@@ -209,7 +209,7 @@ func assignRange(units int, seed uint64) frontend.Circuit {
 // maxDepth is the most levels of a tree. A larger circuit has several leaves.
 const maxDepth = 20
 
-// memberCircuit is leaves of a tree with the nodes beside their paths to the root.
+// memberCircuit has leaves of a tree and the siblings on their paths to the root.
 type memberCircuit struct {
 	look   func() error
 	Leaves []frontend.Variable

@@ -186,8 +186,8 @@ func (s *shape) Whole() graph.Task {
 }
 
 // Graph has a task for the transforms of each of a, b and c and one for the quotient, and for each
-// of the five sums a task for each range of constraints, which takes as large a part of the
-// points. Sums that need no quotient run beside the transforms.
+// of the five sums a task for each range of constraints, which takes an equal part of the points.
+// Sums that need no quotient run in parallel with the transforms.
 func (s *shape) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	b := placed{on: graph.Constraint{Only: s.only}, urgency: s.urgency}
 	scalars := map[string]graph.DataID{"quotient": s.transforms(&b)}
@@ -225,7 +225,7 @@ func (b *placed) Add(t graph.Task) {
 	b.Builder.Add(t)
 }
 
-// The tables of transforms by their names: those of an inverse, of one on the coset, and of the
+// The tables of transforms by their names: of an inverse, of a transform on the coset, and of the
 // inverse of that, which also divides.
 const (
 	tablesBack   = "roots, inverse"
@@ -357,7 +357,7 @@ func (s *shape) sumGraph(m *sum, ranges []sched.Range) (*graph.Graph, error) {
 	scalars := b.Data(graph.Data{Name: "scalars", Bytes: int64(m.n) * scalarBytes, Input: true})
 	sums := b.Data(graph.Data{Name: "sums", Bytes: m.sumsBytes(), Output: true})
 	var err error
-	// Other tasks run on the cores beside it.
+	// Other tasks run on the other cores.
 	if cores := (s.cores + 1) / 2; m.second {
 		err = msm.Sum[bn254.G2Affine]{N: m.n, Points: points, Scalars: scalars, Sums: sums, Cores: cores, Multiples: m.multiples}.Add(&b, ranges)
 	} else {

@@ -20,7 +20,7 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// Config says what is proved.
+// Config describes the proof.
 type Config struct {
 	Circuit     string // one of Circuits
 	Constraints int    // about as many, and those of the smallest circuit at least
@@ -113,7 +113,7 @@ type outlined struct {
 	circuit string
 }
 
-// Name is that of the job.
+// Name returns the name of the job.
 func (o outlined) Name() string { return nameOf(o.circuit, o.constraints) }
 
 // NewJob is the proof of a witness with keys that are there, as a job.
@@ -136,7 +136,7 @@ func shapeOf(k *Keys) shape {
 	})
 }
 
-// Name says what is proved.
+// Name describes the proof.
 func (j *Job) Name() string {
 	if j.c.Circuit == "" {
 		return j.proving.Name()

@@ -27,7 +27,7 @@ import (
 // ErrKey is wrapped by errors about a key that is not the circuit's, or none.
 var ErrKey = errors.New("bad key")
 
-// checkKey errs unless a proving key may be that of a circuit: it has the roots of unity that
+// checkKey returns an error unless a proving key fits a circuit: it has the roots of unity that
 // the circuit needs, and points for the wires that the circuit uses in A, in B and in K.
 func checkKey(r1cs *cs.R1CS, pk *groth16.ProvingKey) error {
 	other := func(what string, have, want any) error {
@@ -162,8 +162,9 @@ func (k *Keys) Write(dir string) error {
 	})
 }
 
-// CanWrite errs unless [Keys.Write] can write keys to a folder, and other files beside them: files can be made
-// there, and none of these is there. A folder that is not there can be made. Nothing is left behind.
+// CanWrite returns an error unless [Keys.Write] can write keys and the other files to a folder:
+// files can be made there, and none of these exists. The folder itself need not exist. Nothing is
+// left behind.
 func CanWrite(dir string, others ...string) error {
 	for _, name := range append([]string{circuitFile, provingFile, verifyingFile, setupFile}, others...) {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {

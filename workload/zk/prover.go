@@ -200,14 +200,14 @@ func (v *proving) begin(p *Prover, w witness.Witness) (err error) {
 	return err
 }
 
-// forget clears what is secret.
+// forget clears secrets.
 func (v *proving) forget() {
 	if v.s != nil {
 		v.s.forget()
 	}
 }
 
-// Name says what is proved.
+// Name describes the proof.
 func (v *proving) Name() string { return fmt.Sprintf("zk proof of %d constraints", v.constraints) }
 
 // Class is X: points are normalized, and the same however they are added up.

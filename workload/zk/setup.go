@@ -19,9 +19,9 @@ import (
 )
 
 // Setup makes keys for a circuit in this process. They are for tests only: whoever makes them
-// could keep the random numbers that they are made of, and prove with these what is not so. Keys
-// for other uses come from a ceremony of many, such as gnark's mpcsetup. With the same random numbers
-// they are those of gnark's groth16.Setup, which cannot be stopped; this one ends soon after ctx does.
+// could keep their random numbers, and prove false statements with these. Keys for other uses
+// come from a ceremony of many, such as gnark's mpcsetup. With the same random numbers the keys
+// equal those of gnark's groth16.Setup, which cannot be stopped; Setup ends soon after ctx does.
 func Setup(ctx context.Context, circuit constraint.ConstraintSystem) (*Keys, error) {
 	r1cs, ok := circuit.(*cs.R1CS)
 	if !ok || r1cs.Type != constraint.SystemR1CS {
@@ -34,7 +34,7 @@ func Setup(ctx context.Context, circuit constraint.ConstraintSystem) (*Keys, err
 	return k, nil
 }
 
-// waste is the random numbers of a setup, whose knowledge lets one prove what is not so.
+// waste holds the random numbers of a setup. Whoever knows them can prove false statements.
 type waste struct{ t, alpha, beta, gamma, delta fr.Element }
 
 func drawWaste() (w waste, err error) {
@@ -134,7 +134,7 @@ func atPoint(ctx context.Context, r1cs *cs.R1CS, domain *fft.Domain, t *fr.Eleme
 	return a, b, c, nil
 }
 
-// scalarsOfK are those of the points in K.
+// scalarsOfK are the scalars of the points in K.
 type scalarsOfK struct {
 	private, public []fr.Element
 	committed       [][]fr.Element // of each commitment
@@ -198,8 +198,9 @@ func (k *Keys) commit(ctx context.Context, on1 *base[bn254.G1Affine, bn254.G1Jac
 	return nil
 }
 
-// quotientScalars are the scalars of Z: powers of t times (t^size - 1) / delta. A key has their points in the order of
-// reversed bits, without the last, as the quotient has so many coefficients.
+// quotientScalars returns the scalars of Z: powers of t times (t^size - 1) / delta. A key has
+// their points in the order of reversed bits without the last, since the quotient has one
+// coefficient less.
 func quotientScalars(domain *fft.Domain, w *waste) []fr.Element {
 	n, one := domain.Cardinality, fr.One()
 	var x, delta fr.Element

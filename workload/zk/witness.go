@@ -17,10 +17,10 @@ import (
 type Witness = witness.Witness
 
 // ReadWitness reads a witness of a circuit from JSON: an object with the values of all its
-// variables by their names. A value is a whole number from 0 on, below the order of the group,
-// as a number or as a string, there also in hexadecimal with 0x. Those of an array are in an
-// array, or called name_0, name_1 and so on; those of a struct in an object. Of the text nothing
-// is kept.
+// variables by their names. A value is a whole number from 0 on, below the order of the group, as a
+// number or as a string, which may be hexadecimal with 0x. The values of an array are in an array,
+// or called name_0, name_1 and so on; the values of a struct are in an object. ReadWitness keeps
+// none of the text.
 func ReadWitness(circuit *cs.R1CS, text []byte) (witness.Witness, error) {
 	return readValues(circuit.Public[1:], circuit.Secret, text)
 }

@@ -38,7 +38,6 @@ var groups = []uint32{64, 128, 256, 32}
 // measureRuns is the number of times each variant of a kernel is measured for a size
 // class before the fastest is kept. A variant that takes hopeless times as long as
 // another is dropped after its first time.
-// after the first time.
 const (
 	measureRuns = 3
 	hopeless    = 1.5

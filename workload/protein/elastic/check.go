@@ -9,7 +9,7 @@ import (
 	"github.com/weft-run/weft/workload/protein/network"
 )
 
-// ErrWrong is returned by [Job.Check] for results that are not those of the Lanczos method.
+// ErrWrong is returned by [Job.Check] for results that differ from the Lanczos method's.
 var ErrWrong = errors.New("not the modes of the network")
 
 // countRows is the most rows of a matrix for which Check counts eigenvalues: it takes the third
@@ -229,7 +229,7 @@ func (j *Job) below(shift float64) int {
 	return negative
 }
 
-// Misses is what Check may not see.
+// Misses lists errors that Check may not see.
 func (j *Job) Misses() []workload.Miss {
 	missing := 0.0
 	if j.matrix.Rows() > countRows || j.Unfinished() != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	// ErrConfig is wrapped by every error of Validate, and by those of New for structures
-	// that have no such network.
+	// ErrConfig is wrapped by every error of Validate, and by errors of New for structures that
+	// have no such network.
 	ErrConfig = errors.New("bad elastic network")
 	// ErrUnfinished is wrapped by the errors of [Job.Modes] and [Job.Unfinished] if fewer modes
 	// than were asked for have converged.
@@ -126,8 +126,9 @@ func (c Config) steps(residues int) int {
 	return min(mostSteps[c.Network], modes+spareSteps)
 }
 
-// Bytes is the host memory that the job of a helix takes at most, and about that of a structure that was read already,
-// which has more neighbours. Residues of a file and their neighbours are unknown before it is read; New counts them.
+// Bytes returns the most host memory that the job of a helix takes, and an estimate for a structure
+// that was read already, which has more neighbours. Residues of a file and their neighbours are
+// unknown before New reads it.
 func (c Config) Bytes() float64 {
 	c = c.withDefaults()
 	if c.Given != nil {

@@ -114,7 +114,7 @@ func (j *Job) Name() string {
 	return fmt.Sprintf("elastic %s %s, %d residues, %d steps", strings.ToUpper(j.c.Network), j.structure.Name, j.structure.Len(), j.steps)
 }
 
-// Class is R: sums are those of blocks, which do not depend on devices.
+// Class is R: sums are taken over blocks, which do not depend on devices.
 func (j *Job) Class() workload.Class { return workload.RowExact }
 
 // entries is the number of entries in the rows of some blocks.
@@ -152,8 +152,9 @@ func (j *Job) Place(m *machine.Machine) error {
 	return err
 }
 
-// Grain is how many blocks make a task at least. All tasks of a step wait for all of the one
-// before, so that a device has one for each, and more of them would only be more to wait for.
+// Grain returns the least number of blocks of a task, which gives each device one task per
+// step. All tasks of a step wait for all of the step before, so more tasks would only add
+// waiting.
 func (j *Job) Grain() int64 { return int64((j.blocks + j.devices - 1) / j.devices) }
 
 // Whole is all steps as one task.
@@ -227,7 +228,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	return b.Build()
 }
 
-// part is a use of what some blocks have of data, with so many bytes a block, from an offset.
+// part returns a use of the data of some blocks, with each bytes per block, from an offset.
 func part(id graph.DataID, a graph.Access, r sched.Range, each, offset int) graph.Use {
 	return graph.Use{Data: id, Access: a, Offset: int64(offset) + r.Lo*int64(each), Bytes: r.Len() * int64(each)}
 }
@@ -283,7 +284,7 @@ func (j *Job) Bind() []weft.Binding {
 	}
 }
 
-// Result is what a run computed: the vectors of the basis by blocks, and the sums of the
+// Result returns the result of a run: the vectors of the basis by blocks, and the sums of the
 // tridiagonal matrix.
 func (j *Job) Result() (basis, squares, diagonal []float64) { return j.basis, j.squares, j.diagonal }
 

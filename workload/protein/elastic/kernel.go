@@ -34,13 +34,13 @@ var (
 	// matrix, the vector, sums of its squares, rows of the basis, the product, sums of the
 	// product with the new vector and with all.
 	MultiplyKernel = kernel("elastic.multiply", "elastic_multiply")
-	// ProjectKernel takes from a product what is along the basis, and sums over blocks the
-	// product with every vector anew. Its arguments are sums of all blocks, rows of the basis,
-	// the product, and sums.
+	// ProjectKernel subtracts from a product its components along the basis, and sums over
+	// blocks the products with every vector anew. Its arguments are sums of all blocks, rows
+	// of the basis, the product, and sums.
 	ProjectKernel = kernel("elastic.project", "elastic_project")
-	// RestKernel takes from a product what is along the basis, which leaves the next
-	// vector, and sums over blocks the squares of that. Its arguments are sums of all blocks,
-	// rows of the basis, the product, the vector, and sums of its squares.
+	// RestKernel subtracts from a product its components along the basis, which leaves the
+	// next vector, and sums over blocks the squares of that. Its arguments are sums of all
+	// blocks, rows of the basis, the product, the vector, and sums of its squares.
 	RestKernel = kernel("elastic.rest", "elastic_rest")
 )
 
@@ -94,7 +94,7 @@ var kernels = []signature.Kernel{
 	}, rest),
 }
 
-// need says how many items there are, and what is wrong with parameters.
+// need returns the number of items, or an error about the parameters.
 func need(p params) (n signature.Need, err error) {
 	if err := signature.Positive([]string{"block", "blocks", "all", "width", "count"}, p.block, p.blocks, p.all, p.width, p.count); err != nil {
 		return n, err

@@ -10,7 +10,7 @@ import (
 	"github.com/weft-run/weft/workload/protein/network"
 )
 
-// space is what was found from one vector: a tridiagonal matrix in a part of the basis.
+// space is the subspace found from one vector: a tridiagonal matrix in a part of the basis.
 type space struct {
 	first            int // vector of the basis
 	diagonal, beside []float64
@@ -100,8 +100,8 @@ func (j *Job) Modes() (*network.Modes, error) {
 	return out, nil
 }
 
-// moreSteps is a number of steps to try after those of the job were too few: the usual one, or
-// twice as many up to those that find all modes there are.
+// moreSteps returns a number of steps to try when the job's were too few: the usual one, or
+// twice as many up to the number that finds all modes.
 func (j *Job) moreSteps() int {
 	c := j.c
 	c.Steps = 0

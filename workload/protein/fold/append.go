@@ -5,22 +5,24 @@ import (
 	"io"
 )
 
-// File is what a [Trajectory] needs of a file, as *os.File has it.
+// File is the part of *os.File that a [Trajectory] needs.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
 	Truncate(size int64) error
 }
 
-// Trajectory writes the trajectory of a run to a file while the run is computed, in the formats of [Run.Write] and
-// with the same bytes in the end. Each frame is in the file as a whole before the next one is begun, and the header of
-// a file in the DCD format, which says how many there are, counts it after that: a file that is cut short at any byte
-// has all frames before that one. Readers that go by the length of such a file, as most do, read them all; one that
-// goes by the header reads as many as were whole when it was written last.
+// Trajectory writes the trajectory of a run to a file while the run is computed, in the
+// formats of [Run.Write] and with the same bytes in the end. Each frame is whole in the file
+// before the next one is begun, and only then does the header of a DCD file count it: a file
+// that is cut short at any byte has all frames before that byte. Most readers go by the
+// length of such a file and read them all; a reader that goes by the header reads the frames
+// that were whole when the header was last written.
 //
-// A file that has frames of this run already keeps them: what is to be written is compared with what is there,
-// and from the first difference on the file is written anew. So a run that was resumed appends to its file,
-// without a frame twice or missing, wherever that was cut. It is for one goroutine at a time.
+// A file that has frames of this run already keeps them: Trajectory compares the frames to
+// write with the file's, and writes the file anew from the first difference on. So a resumed
+// run appends to its file, without a frame twice or missing, wherever the file was cut. A
+// Trajectory is for one goroutine at a time.
 type Trajectory struct {
 	run    *Run
 	format string

@@ -146,7 +146,7 @@ func (r *Run) reference(x, v []float64, m motion, temperature float64, replica i
 	return append([]float64(nil), x...)
 }
 
-// Misses is what Check may not see.
+// Misses lists errors that Check may not see.
 func (r *Run) Misses() []workload.Miss {
 	tail := r.tail()
 	return []workload.Miss{

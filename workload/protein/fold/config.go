@@ -16,7 +16,7 @@ var (
 	ErrWrong = errors.New("not the dynamics")
 )
 
-// Config says what to fold and how. Zero fields stand for what is in parentheses.
+// Config says what to fold and how. Zero fields have the values in parentheses.
 type Config struct {
 	// Structure is the name of a structure that is shipped, or of a file ("1CRN").
 	Structure string
@@ -29,15 +29,15 @@ type Config struct {
 	Every int
 	// Replicas is the number of trajectories (16).
 	Replicas int
-	// Low and High are the temperatures of the first and the last replica, between which
-	// those of the others grow by equal factors (0.7 and Low). Where they differ, neighbours on this
-	// ladder exchange temperatures.
+	// Low and High are the temperatures of the first and the last replica (0.7 and Low). The
+	// ones in between grow by equal factors. If Low and High differ, neighbours on this ladder
+	// exchange temperatures.
 	Low, High float64
 	// Tuned has the temperatures in between moved three times in the first half of the rounds, so that all
 	// neighbours on the ladder exchange about equally often. They stay from then on. It is for long runs: by
 	// energies from before the chains fold it may do worse than equal factors.
 	Tuned bool
-	// TimeStep and Friction are those of the Langevin equation (0.005 and 0.2).
+	// TimeStep and Friction are parameters of the Langevin equation (0.005 and 0.2).
 	TimeStep, Friction float64
 	// Seed chooses the random numbers.
 	Seed uint32
@@ -53,7 +53,7 @@ const (
 	maxBeads    = 100_000
 )
 
-// settled is the configuration with defaults for what is zero.
+// settled returns the configuration with defaults in place of zeros.
 func (c Config) settled() Config {
 	set := func(v *float64, to float64) {
 		if *v == 0 {
@@ -111,15 +111,15 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Bytes is the host memory that a run of a chain of some beads takes: the state of replicas
-// three times, and what is kept of each frame.
+// Bytes returns the host memory of a run of a chain of some beads: the state of replicas three
+// times, and the records of each frame.
 func (c Config) Bytes(beads int) float64 {
 	c = c.settled()
 	groups, frames := math.Ceil(float64(c.Replicas)/lanes), float64(c.Steps)/float64(c.Every)+1
 	return 3*48*lanes*groups*float64(beads) + frames*(12*float64(beads)+(8*seenCount+4)*float64(c.Replicas))
 }
 
-// temperatures are those of the ladder: each is that before it times the same factor.
+// temperatures returns the ladder: each temperature is the one before times the same factor.
 func (c Config) temperatures() []float64 {
 	t := make([]float64, c.Replicas)
 	for i := range t {
@@ -131,14 +131,14 @@ func (c Config) temperatures() []float64 {
 // exchanges reports whether replicas exchange temperatures.
 func (c Config) exchanges() bool { return c.High > c.Low }
 
-// The streams of random numbers beside that of the motion.
+// The streams of random numbers in addition to the stream of the motion.
 const (
 	streamStart    = 2
 	streamVelocity = 3
 	streamExchange = 4
 )
 
-// apart is how far the lines of chains are from each other in angstrom at the beginning.
+// apart is the initial distance between the lines of chains in angstrom.
 const apart = 20
 
 // start sets positions to straight chains, each bead off its line by a fifth of an angstrom or

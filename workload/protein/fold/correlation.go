@@ -52,11 +52,11 @@ type kept struct {
 	latest int     // the largest value of from that was tried
 }
 
-// settle finds the rounds to keep by a value of each round and replica and the rung that it
-// was on: those from the round on that leaves the most independent samples (Chodera, J. Chem.
-// Theory Comput. 12, 1799, 2016), of the beginnings of twentieths of the time. The correlation for that
-// is that of the mean over replicas of the value beside its mean on the rung: exchanges move values
-// between replicas, and leave their sum. A replica by itself may take far longer to walk.
+// settle finds the rounds to keep, given a value of each round and replica and its rung. It drops
+// as many twentieths of the time from the beginning as leaves the most independent samples
+// (Chodera, J. Chem. Theory Comput. 12, 1799, 2016). The correlation used for that is of the mean
+// over replicas of the value less its mean on the rung: exchanges move values between replicas and
+// keep their sum, whereas a single replica may take far longer to walk.
 func settle(value func(round, replica int) (v float64, rung int), rounds, replicas int) kept {
 	stride, step := (rounds+correlationPoints-1)/correlationPoints, (replicas+correlationReplicas-1)/correlationReplicas
 	var most float64

@@ -57,10 +57,10 @@ func (r *Run) checkExchanges() error {
 	return r.checkRungs()
 }
 
-// decide lets neighbours exchange rungs after a round, and returns the lower rungs of the pairs that were
-// asked and of those that exchanged. A pair exchanges if the logarithm of its random number is below
-// the difference of inverse temperatures times that of energies. Where these are equal but for
-// rounding, either is right, and the pair does as the run did.
+// decide lets neighbours exchange rungs after a round, and returns the lower rungs of the pairs
+// that were asked and of the pairs that exchanged. A pair exchanges if the logarithm of its
+// random number is below the difference of inverse temperatures times the difference of energies.
+// Where these two are equal up to rounding, either is right, and the pair does as the run did.
 func (r *Run) decide(round int, rung []int32) (asked, made []int) {
 	n, temperature := len(rung), r.at(round)
 	on := make([]int, n)

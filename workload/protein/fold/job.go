@@ -207,7 +207,7 @@ func (t *tables) q(x []float64) float64 {
 // pairsOf is about how many pairs a bead has that repel it.
 const pairsOf = 12
 
-// work is that of steps of some replicas.
+// work returns the work of some steps of some replicas.
 func (c counts) work(replicas, steps int) graph.Work {
 	per := 60*c.beads + 40*c.contacts + 25*pairsOf*c.beads + 180*c.beads
 	return graph.Work{
@@ -242,7 +242,7 @@ func (r *round) items() sched.Items {
 	}
 }
 
-// task is that of a range of groups.
+// task returns the task of a range of groups.
 func (r *round) task(lo, hi int64) graph.Task {
 	p := r.params
 	p.first, p.groups, p.replicas = int(lo), int(hi-lo), r.replicas

@@ -77,10 +77,11 @@ func equalised(ladder, first, second []float64) []float64 {
 	return out
 }
 
-// distances are those of neighbours on a ladder: c·d, where the probability that rungs exchange that are d
-// apart in the logarithm of temperature is about erfc(c·d), and c is taken to stay what it is at a temperature.
-// They differ from their mean by as much of what was measured as two parts of the time agree on; the rest
-// is chance.
+// distances returns the distances of neighbours on a ladder: c·d, where the
+// probability that rungs exchange that are d apart in the logarithm of temperature
+// is about erfc(c·d), and c is assumed to be constant around a temperature.
+// Deviations from the mean count only as far as two parts of the time agree on
+// them; the rest is chance.
 func distances(first, second []float64) []float64 {
 	n := float64(len(first))
 	parts, means := [2][]float64{}, [2]float64{}

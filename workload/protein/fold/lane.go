@@ -98,7 +98,7 @@ func angleOf(y, x float64) float64 {
 	return a
 }
 
-// logarithm is that of a number in (0, 1).
+// logarithm returns the natural logarithm of a number in (0, 1).
 func logarithm(u float64) float64 {
 	const least = 0x3fe6a09e667f3bcd // the square root of one half
 	moved := math.Float64bits(u) + (0x3ff0000000000000 - least)

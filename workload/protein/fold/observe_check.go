@@ -7,8 +7,9 @@ import (
 	"github.com/weft-run/weft/workload/protein"
 )
 
-// checkFrame compares what is said of a replica with its positions. Rg and RMSD are compared as squares,
-// which are found without a turn: Rg² from moments, RMSD² from the largest eigenvalue of Horn's matrix.
+// checkFrame compares a frame's observables with the replica's positions. Rg and
+// RMSD are compared as squares, which need no rotation: Rg² from moments, RMSD²
+// from the largest eigenvalue of Horn's matrix.
 func (r *Run) checkFrame(f Frame, x []float64) error {
 	size, of := moment(x), moment(r.model.Native)
 	apart := max(0, size+of-2*overlap(x, r.model.Native))

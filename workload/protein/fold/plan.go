@@ -10,8 +10,8 @@ func (r *Run) Round() (work weft.Divisible, times float64) {
 	return work, float64(r.c.Steps) / float64(r.c.Every)
 }
 
-// State is the size of a checkpoint: positions and velocities of the replicas, and what is kept of
-// the frames.
+// State returns the size of a checkpoint: positions and velocities of the replicas, and the
+// records of the frames.
 func (r *Run) State() int64 {
 	lane := int64(8 * lanes)
 	return lane*int64(len(r.state)+len(r.last)) + 8*int64(len(r.seen)+len(r.best)) + 4*int64(len(r.rungs)+len(r.trace))

@@ -20,9 +20,9 @@ type Profile struct {
 	Free        []float64 `json:"free_energy"`
 }
 
-// Profile is the free energy at a temperature of the ladder or in between, from the rounds of
-// equilibrium. Replicas that exchange temperatures count by the weights that [Run.Heat] gives
-// their energies; without exchange the temperature is that of all.
+// Profile returns the free energy at a temperature of the ladder or in between, from the
+// rounds of equilibrium. Replicas that exchange temperatures have the weights that [Run.Heat]
+// gives their energies; without exchange all have the same temperature.
 func (r *Run) Profile(temperature float64) (*Profile, error) {
 	ladder := r.at(r.Rounds() - 1)
 	low, high := ladder[0], ladder[len(ladder)-1]
@@ -121,7 +121,7 @@ func (r *Run) Contacts() []Reached {
 	return out
 }
 
-// distance is that of two beads.
+// distance returns the distance of two beads.
 func distance(x []float64, i, j int) float64 {
 	d2 := 0.0
 	for c := range 3 {

@@ -35,7 +35,7 @@ const (
 	FoldedQ    = 0.9
 )
 
-// Folded reports whether the frame is that of a folded chain.
+// Folded reports whether the frame shows a folded chain.
 func (f Frame) Folded() bool { return f.RMSD < FoldedRMSD && f.Q > FoldedQ }
 
 // Run is a folding: replicas of a chain that begin straight.
@@ -151,7 +151,7 @@ func (r *Run) climb(step int, scale []float64) {
 	}
 }
 
-// Name says in words what is folded and how; [Run.Structure] has the name of the structure alone.
+// Name describes the run in words; [Run.Structure] has the name of the structure alone.
 func (r *Run) Name() string {
 	at := fmt.Sprintf("temperature %.3g", r.c.Low)
 	if r.c.exchanges() {
@@ -164,7 +164,7 @@ func (r *Run) Name() string {
 	return fmt.Sprintf("fold %s, %d residues, %d contacts, %s of %d steps at %s", r.name, r.model.Beads(), len(r.model.Contacts), replicas, r.c.Steps, at)
 }
 
-// Rounds is how many frames there are, after each of which replicas may exchange.
+// Rounds returns the number of frames, after each of which replicas may exchange.
 func (r *Run) Rounds() int { return (r.c.Steps + r.c.Every - 1) / r.c.Every }
 
 // Done is the number of rounds that have been folded, here or before a run was resumed, after Do.
@@ -178,7 +178,7 @@ func (r *Run) Done() int {
 // Model is the potential.
 func (r *Run) Model() *protein.Model { return r.model }
 
-// Structure is what was read.
+// Structure returns the structure that was read.
 func (r *Run) Structure() *protein.Structure { return r.structure }
 
 // stepsOf is the number of steps of a round.
@@ -246,7 +246,7 @@ func (r *Run) fingerprint() uint64 {
 	return h
 }
 
-// replanned is how many rounds go by between two plans, once the speeds of devices are known.
+// replanned is the number of rounds between two plans, once the speeds of devices are known.
 const replanned = 32
 
 // Do folds on the devices of a runtime that was opened with [Funcs] among its kernels: groups
@@ -433,7 +433,7 @@ func (r *Run) note(i int) {
 	}
 }
 
-// positions are those of a replica now.
+// positions returns the present positions of a replica.
 func (r *Run) positions(replica int) []float64 {
 	n := 3 * r.model.Beads()
 	x := make([]float64, n)
@@ -443,7 +443,7 @@ func (r *Run) positions(replica int) []float64 {
 	return x
 }
 
-// Frame is what a replica was like at the end of a round.
+// Frame returns the observables of a replica at the end of a round.
 func (r *Run) Frame(round, replica int) Frame {
 	at := round*r.c.Replicas + replica
 	s := r.seen[at*seenCount:][:seenCount]
@@ -504,8 +504,8 @@ func (r *Run) Positions(replica int) []float64 { return r.positions(replica) }
 // Replicas is their number.
 func (r *Run) Replicas() int { return r.c.Replicas }
 
-// Temperatures are those of the ladder, from the lowest on; each replica begins at its own. Those of a
-// tuned ladder are those that it has come to, once Do has ended.
+// Temperatures returns the ladder, from the lowest temperature on; each replica begins at its own.
+// For a tuned ladder it returns the final temperatures once Do has ended.
 func (r *Run) Temperatures() []float64 {
 	if !r.done {
 		return slices.Clone(r.temperatures)

@@ -306,8 +306,8 @@ type chainSteps struct {
 	params
 }
 
-// work is that of a step of some beads. A number takes as long as the eight of Kernel's vectors, and
-// a pair is computed for both of its beads.
+// work returns the work of a step of some beads. One number takes as long here as the eight of
+// Kernel's vectors, and each pair is computed for both of its beads.
 func (s *chainSteps) work(beads int) graph.Work {
 	c := s.counts
 	per := 240*float64(c.beads) + 80*float64(c.contacts) + 50*pairsOf*float64(c.beads)

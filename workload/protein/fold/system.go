@@ -130,7 +130,7 @@ func (t *tables) fillAll() {
 	}
 }
 
-// check errs unless all numbers of beads are those of beads: the kernels do not look.
+// check returns an error if a number of a bead is out of range: the kernels do not check.
 func (t *tables) check() error {
 	for i, f := range t.first {
 		last := 1
@@ -159,8 +159,8 @@ func (t *tables) check() error {
 	return nil
 }
 
-// skin is how much farther than the cutoff pairs are listed, so that the list is good until a
-// bead has gone half of it.
+// skin is the distance beyond the cutoff, in angstrom, up to which pairs are listed. The list is
+// valid until a bead has moved half of it.
 const skin = 3.0
 
 const listDistance2 = (protein.Cutoff + skin) * (protein.Cutoff + skin)
@@ -316,7 +316,7 @@ func (g *grid) around(v vector, f func(j int32)) {
 	}
 }
 
-// motion is how a group is advanced.
+// motion holds the parameters of the motion of a group.
 type motion struct {
 	dt, gamma float64
 	seed      uint32

@@ -23,8 +23,8 @@ type together struct {
 // seconds, which is more than a round takes.
 const aheadEach = 100
 
-// priority notes what is left of a run and returns the priority of its next round. Runs with more left
-// go first, so that all end at about the same time and no device is idle before.
+// priority records the rest of a run and returns the priority of its next round. Runs with more
+// left go first, so that all end at about the same time and no device is idle before.
 func (t *together) priority(run int, left float64) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -38,12 +38,13 @@ func (t *together) priority(run int, left float64) int {
 	return aheadEach * min(less, 1000)
 }
 
-// DoAll folds several runs at once, such as those of chains of different lengths, as [Run.Do] does
-// each of them. While replicas of one wait for each other before they exchange temperatures, or are too few for
-// all devices, devices advance those of others: the run with the most left to do goes first. The results
-// are those of Do, byte by byte. Checkpoints keep the runs under names of their own, and are resumed
-// with the same runs in the same order. After each round of a run it calls told with the
-// numbers of both, from 0 on, unless that is nil, one call at a time. An error of one run ends all. DoAll is called once, and no run may be split.
+// DoAll folds several runs at once, such as chains of different lengths, as [Run.Do] does each of
+// them. While replicas of one run wait for each other before they exchange temperatures, or are
+// too few for all devices, devices advance other runs: the run with the most left to do goes
+// first. The results are the same as with Do, byte by byte. Checkpoints store the runs under names
+// of their own, and are resumed with the same runs in the same order. After each round of a run
+// DoAll calls told, unless it is nil, with the numbers of run and round, from 0 on, one call at a
+// time. An error of one run ends all. DoAll is called once, and no run may be split.
 func DoAll(ctx context.Context, rt *weft.Runtime, runs []*Run, told func(run, round int)) error {
 	all := &together{left: make([]float64, len(runs))}
 	var names []string

@@ -64,10 +64,10 @@ func middle(x []float64) (m [3]float64) {
 }
 
 // Write writes the trajectory of the lowest temperature in a format, one frame for each round,
-// each moved and turned to where it is nearest to the native structure. With exchange its
-// frames are of the replicas that were at that temperature. The format "pdb" has a model for each
-// frame, "dcd" is that of CHARMM and NAMD, and "xtc" that of GROMACS, which have coordinates
-// alone; "xtc" keeps hundredths of an angstrom. [Trajectory] writes the same bytes frame by frame.
+// each superposed on the native structure. With exchange its frames come from the replicas that
+// were at that temperature. The format "pdb" has a model for each frame. "dcd" (CHARMM and NAMD)
+// and "xtc" (GROMACS) have coordinates alone; "xtc" keeps hundredths of an angstrom. [Trajectory]
+// writes the same bytes frame by frame.
 func (r *Run) Write(w io.Writer, format string) error {
 	t := &Trajectory{to: w}
 	if err := t.of(r, format); err != nil {
@@ -76,7 +76,7 @@ func (r *Run) Write(w io.Writer, format string) error {
 	return t.Write(r.Rounds())
 }
 
-// coordinates are those of a frame of the trajectory.
+// coordinates returns the coordinates of a frame of the trajectory.
 func (r *Run) coordinates(i int) []float64 {
 	n := 3 * r.model.Beads()
 	x := make([]float64, n)
@@ -138,7 +138,7 @@ func (r *Run) labels() ([]string, error) {
 
 // encoder makes the bytes of a format, a header and a frame at a time.
 type encoder interface {
-	// header is what comes before the first frame of a file that has some frames.
+	// header returns the bytes before the first frame of a file with a number of frames.
 	header(frames int) []byte
 	// frame is the frame with a number, from 0 on.
 	frame(i int) ([]byte, error)
@@ -185,7 +185,8 @@ func (r pdb) frame(i int) ([]byte, error) {
 // dcd makes Fortran records: each has its length before and behind it.
 type dcd struct{ *Run }
 
-// dcdCount is where the header has the number of frames: behind the length of its record and four letters.
+// dcdCount is the offset of the number of frames in the header: after its record length and four
+// letters.
 const dcdCount = 8
 
 // record appends a record of numbers of a fixed size.

@@ -13,9 +13,9 @@ const (
 	maxEnergy = 1e9
 )
 
-// usable leaves out, of the energies by part of the time and rung, those of beads on top of each
-// other, which may be infinite, and where there are many rungs all but maxRungs of them, the ends
-// among those that stay. It returns ErrFew for a rung without energies.
+// usable drops energies of beads on top of each other, which may be infinite, and of more than
+// maxRungs rungs all but maxRungs, keeping the ends. Energies are by part of the time and rung.
+// It returns ErrFew for a rung without energies.
 func usable(parts [][][]float64, temperatures []float64) ([][][]float64, []float64, error) {
 	n := min(len(temperatures), maxRungs)
 	at := make([]float64, n)

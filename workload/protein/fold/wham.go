@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// ErrFew says that there are too few samples for what is asked of them.
+// ErrFew is returned where there are too few samples for a result.
 var ErrFew = errors.New("too few samples")
 
 // whamBins is into how many bins energies are counted.
@@ -86,8 +86,8 @@ func (k kept) short(rounds int) bool {
 	return k.fit(rounds) < fewBlocks || float64(rounds-k.from) < 2*k.walk || k.from == k.latest
 }
 
-// energies are those of the rounds from one on, cut into parts by round and replica, and by
-// rung.
+// energies returns the energies of the rounds from one on, divided into parts by round and
+// replica, and by rung.
 func (r *Run) energies(from, parts int, part func(round, replica int) int) [][][]float64 {
 	out := make([][][]float64, parts)
 	for p := range out {
@@ -135,8 +135,8 @@ func heat(temperatures []float64, blocks [][][]float64, cuts ...[][][]float64) *
 	return h
 }
 
-// peakAt returns the place of a curve's maximum, with points at even distances: the top of the
-// parabola through its highest point and the two beside it.
+// peakAt returns the position of a curve's maximum, with points at even distances: the top of the
+// parabola through its highest point and its two neighbours.
 func peakAt(at, curve []float64) float64 {
 	k := top(curve)
 	if k == 0 || k == len(curve)-1 {
@@ -172,7 +172,7 @@ func (s states) weight(t float64) func(energy float64) float64 {
 	}
 }
 
-// bin is that of an energy, of all.
+// bin returns the index of the bin of an energy.
 func (s states) bin(energy float64) int { return min(int((energy-s.low)/s.width), whamBins-1) }
 
 // capacity is the heat capacity at some temperatures.

@@ -64,9 +64,9 @@ func Rigid(xyz []float64) ([][]float64, error) {
 // largest eigenvalue.
 const Tolerance = 1e-10
 
-// Slowest returns the count slowest modes of a matrix beside the given vectors that it maps to
-// zero, by the Lanczos method with full reorthogonalisation. Fewer are returned if the matrix
-// has fewer. Of modes with equal eigenvalues one is found; package elastic finds all.
+// Slowest returns the count slowest modes of a matrix, apart from the given vectors that it
+// maps to zero, by the Lanczos method with full reorthogonalisation. Fewer are returned if the
+// matrix has fewer. Of modes with equal eigenvalues one is found; package elastic finds all.
 func (m *Matrix) Slowest(null [][]float64, count int) (*Modes, error) {
 	n := m.Rows()
 	most := n - len(null)

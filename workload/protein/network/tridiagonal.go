@@ -6,10 +6,10 @@ import (
 )
 
 // Tridiagonal returns the eigenvalues of a symmetric tridiagonal matrix in increasing order,
-// and eigenvectors of the first count of them. Its arguments are the diagonal and the numbers
-// beside it, one fewer, none of which is zero. It finds eigenvalues by the implicit QL method
-// (Bowdler et al. 1968) and eigenvectors by inverse iteration. ok is false if an eigenvalue is
-// not found after 60 rounds, as in a matrix with a NaN.
+// and eigenvectors of the first count of them. Its arguments are the diagonal and the
+// off-diagonal, which has one number less and no zeros. It finds eigenvalues by the implicit
+// QL method (Bowdler et al. 1968) and eigenvectors by inverse iteration. ok is false if an
+// eigenvalue is not found after 60 rounds, as in a matrix with a NaN.
 func Tridiagonal(diagonal, beside []float64, count int) (values []float64, vectors [][]float64, ok bool) {
 	n := len(diagonal)
 	d, e := slices.Clone(diagonal), append(slices.Clone(beside), 0)

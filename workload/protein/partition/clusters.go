@@ -56,8 +56,8 @@ func (p *Parts) bisect(contacts *network.Matrix, residues, sizes []int, first in
 	for i, r := range residues {
 		halves[side[i]] = append(halves[side[i]], r)
 	}
-	// The halves may be a little off: what is below goes by the same proportions, with a
-	// residue for each part at least.
+	// The halves may be a little off: the levels below use the same proportions, with at least
+	// one residue per part.
 	for h, s := range [][]int{sizes[:half], sizes[half:]} {
 		weights := make([]float64, len(s))
 		for k, size := range s {
@@ -153,7 +153,7 @@ func split(m *network.Matrix, sizes, least []int) ([]int, error) {
 	return best, nil
 }
 
-// starts is from how many residues a side is grown.
+// starts is the number of residues from which a side is grown.
 const starts = 16
 
 // grown returns residues in the order of a breadth-first walk from one, and behind them those

@@ -8,13 +8,13 @@ import (
 	"github.com/weft-run/weft/workload/protein/network"
 )
 
-// StructuralDomains cuts a protein into domains, which move as one: it clusters residues by
+// StructuralDomains divides a protein into domains, which move as one: it clusters residues by
 // k-means in the space of its slowest modes, each divided by the square root of its eigenvalue.
-// There must be as many modes as domains at least; only so many are used. They are those of a
+// There must be at least as many modes as domains; no more are used. modes are those of a
 // Gaussian network, as network.Matrix.Slowest or package elastic find them. Domains may be of
-// any size, and their residues need not be next to each other in the chain. Those with the
-// first residues come first. A network in several pieces, of which a mode costs nothing, has
-// none. The result depends on nothing but the arguments.
+// any size, and their residues need not be next to each other in the chain. The order of domains
+// is that of their first residues. A network in several pieces, which has a mode without cost,
+// has no domains. The result depends only on the arguments.
 func StructuralDomains(modes *network.Modes, domains int) (*Parts, error) {
 	if len(modes.Vectors) == 0 || domains < 1 || domains > len(modes.Vectors[0]) {
 		return nil, fmt.Errorf("partition: %d domains: %w: there must be one to the number of residues", domains, ErrPartition)
@@ -47,7 +47,7 @@ func StructuralDomains(modes *network.Modes, domains int) (*Parts, error) {
 	return numbered(best, domains), nil
 }
 
-// trials is how many first centres are tried at most: each takes about a millisecond for 200
+// trials is the most first centres that are tried: each takes about a millisecond for 200
 // residues.
 const trials = 256
 

@@ -10,7 +10,7 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrWrong is returned by [Job.Check] for states that are not those of the definition.
+// ErrWrong is returned by [Job.Check] for states that differ from the definition.
 var ErrWrong = errors.New("not the phase states")
 
 // checkTerms is how many terms of products Check computes again, about two seconds of a
@@ -96,8 +96,8 @@ func (j *Job) wave(i int) []complex128 {
 	return out
 }
 
-// alpha is α before it is scaled, and how far it may be off because its cosine is that of a
-// rounded number.
+// alpha returns α before scaling, and its error due to the rounding of the argument of its
+// cosine.
 func (j *Job) alpha(i, k int) (value, off float64) {
 	d := j.distance(i, k)
 	e := 332.0636*math.Exp(-d/10)/d + 2*(math.Pow(3.8/d, 12)-math.Pow(3.8/d, 6))
@@ -198,7 +198,7 @@ func (j *Job) checkState(i, k int, psi [][]complex128, scale float64) error {
 	return nil
 }
 
-// Misses is what Check may not see.
+// Misses lists errors that Check may not see.
 func (j *Job) Misses() []workload.Miss {
 	return []workload.Miss{
 		{What: "one wrong state", Chance: 1 - float64(j.picked.each)/float64(j.picked.of)},

@@ -14,8 +14,8 @@ import (
 	"github.com/weft-run/weft/workload/protein"
 )
 
-// ErrConfig is wrapped by every error of Validate, and by those of New for structures that have
-// no phase states.
+// ErrConfig is wrapped by every error of Validate, and by errors of New for structures that
+// have no phase states.
 var ErrConfig = errors.New("bad phase states")
 
 // maxResidues bounds the memory, which is 48 bytes for each pair.
@@ -153,7 +153,7 @@ func (j *Job) Items() sched.Items {
 	}
 }
 
-// waveOps is the operations for a pair beside the product.
+// waveOps is the number of operations for a pair in addition to the product.
 const waveOps = 200
 
 // Whole is the product as one task, with the work of all.

@@ -19,7 +19,7 @@ type params struct {
 	time     float64
 }
 
-// rowsPerItem is how many rows of the product a kernel makes at a time.
+// rowsPerItem is the number of rows of the product that a kernel makes at a time.
 const rowsPerItem = 4
 
 var (
@@ -164,9 +164,8 @@ func energy(d float64) float64 {
 	return e
 }
 
-// raised is what waves are multiplied with. Only the phases of their products matter, and
-// products of waves of residues 1000 Å apart would be below the normal numbers, with which
-// processors compute slowly.
+// raised is a factor of waves. Only the phases of their products matter, and without it products
+// of waves of residues 1000 Å apart would be subnormal, which processors compute slowly.
 const raised = 0x1p480
 
 func waves(c *weft.Call, p params, lo, hi int) {

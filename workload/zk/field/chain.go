@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// chain is PTX under construction. Registers %0 to %7 are the result's words, %8 to %15 those
-// of a, and %16 to %23 those of b.
+// chain is PTX under construction. Registers %0 to %7 hold the words of the result, %8 to %15
+// the words of a, and %16 to %23 the words of b.
 type chain struct {
 	b strings.Builder
 }

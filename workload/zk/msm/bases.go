@@ -19,8 +19,8 @@ type Bases[P Point] struct {
 	multiples int // of each point
 }
 
-// Put copies points to memory that devices have access to. A device gets those of its range
-// with its first sum, and keeps them while it has room. They are given up by Release.
+// Put copies points to memory that devices can access. A device gets the points of its range
+// with its first sum, and keeps them while it has room. Release gives them up.
 func Put[P Point](rt *weft.Runtime, points []P) (*Bases[P], error) {
 	if rt == nil {
 		return nil, fmt.Errorf("msm: no runtime: %w: weft.Open returns one", ErrInput)

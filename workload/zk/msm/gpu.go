@@ -166,7 +166,7 @@ func gpuSteps[P Point](n, parts int64, bits, multiples int) (steps []graph.Step,
 	return steps, 4 * int64(l)
 }
 
-// reduceSteps are the steps that make one sum of those of buckets.
+// reduceSteps returns the steps that reduce the sums of buckets to one.
 func reduceSteps(k gpuKernels, p gpuParams, l *layout, sumWords int64) (steps []graph.Step) {
 	step := func(k *graph.Kernel, p gpuParams, x, y int64) {
 		steps = append(steps, graph.Step{Kernel: k, Launch: graph.Grid(x, y)}.With(p))

@@ -20,7 +20,7 @@ import (
 // groups are the names a Config may have as its Group.
 var groups = []string{"g1", "g2"}
 
-// Config says what is drawn and added up.
+// Config describes the points and scalars.
 type Config struct {
 	Group string // g1 or g2
 	Size  int    // points
@@ -126,7 +126,7 @@ func NewJob[P Point](points []P, scalars []fr.Element) (*Job[P], error) {
 	return &Job[P]{points: points[:min(n, len(points))], scalars: scalars, sums: make([]P, parts(int64(n), Align(n)))}, nil
 }
 
-// Name says what is added up.
+// Name describes the sum.
 func (j *Job[P]) Name() string {
 	return fmt.Sprintf("msm of %d points of BN254 %s", len(j.scalars), group[P]())
 }
@@ -219,7 +219,8 @@ func (j *Job[P]) Bind() []weft.Binding {
 	return []weft.Binding{points, weft.Bind("scalars", j.scalars), weft.Bind("sums", j.sums)}
 }
 
-// Scalars are those of the job, in its own memory. Between runs a caller may set them.
+// Scalars returns the scalars of the job, in its own memory. Between runs a caller may set
+// them.
 func (j *Job[P]) Scalars() []fr.Element { return j.scalars }
 
 // Sums are the partial sums of the last run, in the job's own memory.

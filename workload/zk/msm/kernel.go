@@ -74,7 +74,7 @@ func kernel[P Point](name, group string, sum func([]P, []fr.Element) (P, error))
 		most := max(callSize[P]()/p.part, 1)
 		for at := first; at < end && !c.Stopped(); at += most {
 			from, to := at*p.part, min(min(at+most, end)*p.part, p.points)
-			// A graph may be a file from anybody, and gnark-crypto takes scalars for reduced.
+			// Graphs are not trusted, and gnark-crypto takes scalars for reduced.
 			if err := checkScalars(scalars[from:to]); err != nil {
 				c.Fail(err)
 				return

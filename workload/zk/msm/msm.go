@@ -26,10 +26,10 @@ type Point interface {
 // MaxPoints is the largest number of points that are added up.
 const MaxPoints = 1 << 28
 
-// G1 returns the sum of the points' multiples by the scalars, computed on the devices of a
-// runtime that was opened with [Funcs] among its kernels. There must be as many points as
-// scalars, and scalars must be reduced: what is wrong with them is an error that wraps
-// [ErrInput]. Points are not looked at (see [Check]). The sum of none is the point at infinity.
+// G1 returns the sum of the points' multiples by the scalars, computed on the devices of a runtime
+// that was opened with [Funcs] among its kernels. There must be as many points as scalars, and
+// scalars must be reduced; otherwise the error wraps [ErrInput]. Points are not checked (see
+// [Check]). The sum of none is the point at infinity.
 func G1(ctx context.Context, rt *weft.Runtime, points []bn254.G1Affine, scalars []fr.Element) (bn254.G1Affine, error) {
 	return of(ctx, rt, points, scalars)
 }

@@ -34,17 +34,18 @@ func cutWindows(bits, multiples int) (width, count, last int) {
 	return bits, count, s - (count-1)*bits
 }
 
-// Times in seconds on an NVIDIA H200 in G1; in G2 they are three times as long. productTime is that of a
-// product of coordinates when all threads multiply. addTime and doubleTime are those of an addition and a
-// doubling of a sum that waits for the one before it.
+// Times in seconds on an NVIDIA H200 in G1; in G2 they are three times as long. productTime is
+// the time of a product of coordinates when all threads multiply. addTime and doubleTime are the
+// times of an addition and a doubling of a sum that waits for the one before.
 const (
 	productTime = 1.0 / 40e9
 	addTime     = 4e-6
 	doubleTime  = 2.5e-6
 )
 
-// gpuTime is the predicted time in seconds of a sum of n points on a large GPU: that of ten products for each
-// digit of a scalar and of fifty for each bucket, and of additions and doublings that follow one another.
+// gpuTime is the predicted time in seconds of a sum of n points on a large GPU: ten products for
+// each digit of a scalar, fifty for each bucket, and additions and doublings that follow one
+// another.
 func gpuTime[P Point](n int64, width, multiples int) float64 {
 	width, count, _ := cutWindows(width, multiples)
 	buckets := 1 << (width - 1)

@@ -20,7 +20,7 @@ type Sum[P Point] struct {
 	// stands.
 	Points, Scalars         graph.DataID
 	PointsFrom, ScalarsFrom int64
-	// Sums is data of SumsBytes bytes, which the tasks write. Total adds up what is there.
+	// Sums is data of SumsBytes bytes, which the tasks write. Total adds up its content.
 	Sums     graph.DataID
 	SumsFrom int64
 	// Cores is the largest number of cores that a CPU device has; 0 means one. See Cores.

@@ -164,7 +164,7 @@ func (c *cutting) each() int64 {
 	return 1 << (cols - rows)
 }
 
-// bytes are those of a range's part of all elements.
+// bytes returns the size of a range's part of all elements.
 func (c *cutting) bytes(r sched.Range) int64 {
 	_, cols := c.logs()
 	return Size * r.Len() << cols

@@ -52,7 +52,7 @@ type Config struct {
 	Elements []fr.Element
 }
 
-// Validate says what is wrong with a configuration.
+// Validate checks a configuration.
 func (c Config) Validate() error {
 	n := len(c.Elements)
 	switch {

@@ -43,7 +43,7 @@ type passParams struct {
 	order        int // of the elements after: one of those below
 }
 
-// What elements are multiplied by beside roots.
+// The factors of elements apart from roots.
 const (
 	scaleNone  = iota
 	scaleFirst // powers of the factor, before
@@ -51,8 +51,8 @@ const (
 	scaleLast  // powers of the factor, after
 )
 
-// The order in which elements are written: that of the next pass or the result, row by row;
-// that with the elements of all rows at one place together; or that with the elements of all
+// The order in which elements are written: as the next pass or the result needs them, row by
+// row; with the elements of all rows at one place together; or with the elements of all
 // columns at one place together.
 const (
 	orderRows = iota

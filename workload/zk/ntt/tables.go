@@ -14,11 +14,11 @@ const (
 	locals   = 1 << (logLocal - 1) // roots of such a transform
 )
 
-// tables are the powers that kernels need for a transform of 2^log elements: the roots of a
-// transform of 2⁹, then the powers of the root w from 0 on and those of w^(2^low), with which
-// any power of w is a product of two, and likewise those of the factor by which elements are
-// scaled. For an inverse, w is inverted, and the second powers of the factor are divided by
-// the number of elements.
+// tables returns the powers that kernels need for a transform of 2^log elements: the roots of a
+// transform of 2⁹; the powers of the root w from 0 on and those of w^(2^low), with which any
+// power of w is a product of two; and likewise the powers of the factor by which elements are
+// scaled. For an inverse, w is inverted, and the second powers of the factor are divided by the
+// number of elements.
 func tables(log int, t Transform) []fr.Element {
 	low := lowBits(log)
 	out := make([]fr.Element, tableLen(log))
