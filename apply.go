@@ -255,7 +255,7 @@ func (a *application) count() error {
 		case first < 0:
 			first, a.n = i, int64(x.n)
 		case a.elementwise && int64(x.n) != a.n:
-			return fmt.Errorf("%w: argument %d has %d elements and argument %d has %d: those of an elementwise kernel have as many, but for Whole", ErrBinding, first, a.n, i, x.n)
+			return fmt.Errorf("%w: argument %d has %d elements and argument %d has %d: an elementwise kernel needs arguments of equal length; pass others by Whole", ErrBinding, first, a.n, i, x.n)
 		}
 	}
 	if first < 0 {

@@ -138,7 +138,7 @@ func TestApplyRefuses(t *testing.T) {
 			k := &weft.Kernel[scaleBy]{Name: "k", Go: func(*weft.Call, scaleBy, int, int) {}}
 			return weft.Apply(ctx, rt, k, scaleBy{}, weft.Out(x))
 		}, graph.ErrValue},
-		"apply k: bad binding: argument 0 has 4 elements and argument 1 has 5: those of an elementwise kernel have as many, but for Whole": {func() (*weft.Report, error) {
+		"apply k: bad binding: argument 0 has 4 elements and argument 1 has 5: an elementwise kernel needs arguments of equal length; pass others by Whole": {func() (*weft.Report, error) {
 			return weft.Apply(ctx, rt, good(), none{}, weft.In(x), weft.Out(y))
 		}, weft.ErrBinding},
 		"apply k: bad binding: argument 1 has no elements": {func() (*weft.Report, error) {

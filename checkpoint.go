@@ -227,7 +227,7 @@ func validName(name string) error {
 		return fmt.Errorf("%w: the name %q of a computation; use letters, digits, '.', '-' and '_', 100 at most", ErrCheckpoint, name)
 	}
 	if strings.EqualFold(name, disk.LockName) { // for some systems it is the same
-		return fmt.Errorf("%w: the name %q is that of a file in the folder; give the computation another", ErrCheckpoint, name)
+		return fmt.Errorf("%w: the name %q is reserved for a file of the folder; choose another name", ErrCheckpoint, name)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func ExampleApply() {
 	fmt.Println(err)
 	// Output:
 	// [12 24 36] <nil>
-	// apply saxpy: bad binding: argument 0 has 2 elements and argument 1 has 3: those of an elementwise kernel have as many, but for Whole
+	// apply saxpy: bad binding: argument 0 has 2 elements and argument 1 has 3: an elementwise kernel needs arguments of equal length; pass others by Whole
 }
 
 // Resident data is an argument too, and stays on its device between calls.

@@ -82,7 +82,7 @@ func (v *verifier) enough() error {
 	if v == nil || len(v.r.names)-len(listed(v.r.o.Spares)) > 1 {
 		return nil
 	}
-	const why = "verify: a result is compared with that of another device"
+	const why = "verify: a result is compared with another device's"
 	if out := v.r.x.LeftOut; len(out) > 0 {
 		err := fmt.Errorf("%s, and only %s opened; left out: %w", why, strings.Join(v.r.names, ", "), out[0])
 		for _, other := range out[1:] {

@@ -156,7 +156,7 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	<-told
-	want := `the result of fake:1 differs from that of fake:`
+	want := `the result of fake:1 differs from the result of fake:`
 	for _, said := range []string{rule, device} {
 		if !strings.Contains(said, want) {
 			t.Errorf("an event is %q and has no %q", said, want)

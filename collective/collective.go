@@ -70,8 +70,8 @@ type Spec struct {
 	// Exact allows only algorithms that fold in the order of ranks, where the
 	// order matters.
 	Exact bool
-	// Pieces is how many pieces follow one another along a route; 0 means as
-	// many as are predicted to be best.
+	// Pieces is the number of pieces that follow one another along a route; 0 means the
+	// number that is predicted to be best.
 	Pieces int
 }
 

@@ -75,7 +75,7 @@ func New(m *machine.Machine, cost machine.Cost, s Spec) (*Plan, error) {
 // alignBytes is the alignment of slices and pieces, where possible: a cache line.
 const alignBytes = 64
 
-// maxElements is how many elements a task may have: what a launch can count.
+// maxElements is the most elements of a task, which a launch must be able to count.
 const maxElements = 1 << 30
 
 // planner collects the steps of a plan.

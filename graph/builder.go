@@ -572,7 +572,7 @@ func (b *Builder) checkPieces(f *Flow) error {
 		pieces += int64(f.Uses[i].P1 - f.Uses[i].P0)
 	}
 	if pieces > most {
-		b.fail(fmt.Errorf("%w: uses cut their data into so many pieces that they have %d together, and %d are the most; let slices begin and end at the same places", ErrSize, pieces, most))
+		b.fail(fmt.Errorf("%w: the uses have %d pieces of data, more than the limit of %d; let slices begin and end at the same places", ErrSize, pieces, most))
 	}
 	return b.err()
 }

@@ -88,7 +88,7 @@ func ExamplePrepared_With() {
 	fmt.Println(err)
 	// Output:
 	// 2 tasks, 0.25 <nil>
-	// bad binding: what is bound to data "image": it has 6140 bytes, and data "image" takes 6144
+	// bad binding: binding of data "image": it has 6140 bytes, and data "image" takes 6144
 }
 
 // A model is tied to each device in turn, with weights that all of them have in common.

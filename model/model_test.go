@@ -129,9 +129,9 @@ func TestBindingsThatDoNotFit(t *testing.T) {
 		`data "x" is bound twice`:                                                   {x, x, y},
 		`unknown input or output "z"; did you mean x?`:                              {x, y, Bind("z", []float32{1})},
 		`data "w" has weights, which come with the model`:                           {x, y, Bind("w", make([]float32, 4))},
-		`what is bound to data "x": it holds int32, and data "x" takes float32`:     {Bind("x", make([]int32, 4)), y},
-		`what is bound to data "x": it has 20 bytes, and data "x" takes 16`:         {Bind("x", make([]float32, 5)), y},
-		`what is bound to data "x": it has the shape [4], and data "x" takes [2 2]`: {flat.As("x"), y},
+		`binding of data "x": it holds int32, and data "x" takes float32`:     {Bind("x", make([]int32, 4)), y},
+		`binding of data "x": it has 20 bytes, and data "x" takes 16`:         {Bind("x", make([]float32, 5)), y},
+		`binding of data "x": it has the shape [4], and data "x" takes [2 2]`: {flat.As("x"), y},
 	} {
 		if _, err := p.Run(t.Context(), bs...); !errors.Is(err, weft.ErrBinding) || err.Error() != weft.ErrBinding.Error()+": "+want {
 			t.Errorf("%v\nwant %s", err, want)

@@ -242,7 +242,7 @@ func (m *Model) check(bs []Binding) error {
 		}
 		bound[b.name] = true // the runtime looks for those that are bound twice
 		if err := p.fits(b.elem, b.shape, b.bytes); err != nil {
-			return fmt.Errorf("what is bound to data %q: %w", b.name, err)
+			return fmt.Errorf("binding of data %q: %w", b.name, err)
 		}
 	}
 	var missing []string

@@ -24,7 +24,7 @@ type WrongResult struct {
 
 // Error says who had what.
 func (w *WrongResult) Error() string {
-	s := fmt.Sprintf("task %q: the result of %s differs from that of %s: data %q has %s instead of %s at byte %d",
+	s := fmt.Sprintf("task %q: the result of %s differs from the result of %s: data %q has %s instead of %s at byte %d",
 		w.Task, w.Device, strings.Join(w.Against, " and "), w.Data, w.Got, w.Want, w.Byte)
 	if w.Undecided {
 		return s + "; no two agree, and there is no other device that could decide"

@@ -127,8 +127,8 @@ type Result struct {
 	Report    *weft.Report
 	Partition sched.Partition
 	Tasks     int
-	// Prediction is what the run was expected to take, just before it, and
-	// Predicted its median. Small calls (see Call) are not predicted: it is nil.
+	// Prediction is the expected time of the run, made just before it, and Predicted its median.
+	// Small calls (see Call) are not predicted: it is nil.
 	Prediction *weft.Prediction
 	Predicted  time.Duration
 	// Variants are those that were compared, where the job is Varied.
@@ -171,7 +171,7 @@ func Able(m *machine.Machine, kernels ...*graph.Kernel) ([]machine.DeviceID, err
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%w: none has an implementation of kernel %q and those beside it; let the CPU take part", weft.ErrNoDevice, kernels[0].Name)
+		return nil, fmt.Errorf("%w: none has implementations of kernel %q and of the others used with it; let the CPU take part", weft.ErrNoDevice, kernels[0].Name)
 	}
 	return out, nil
 }

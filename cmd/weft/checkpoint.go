@@ -66,7 +66,7 @@ const keptName = "run"
 
 func (k *keeping) bind(f *pflag.FlagSet) {
 	k.flags = f
-	f.StringVar(&k.dir, "checkpoint", "", "keep what has been computed in a `folder`, from which --resume goes on")
+	f.StringVar(&k.dir, "checkpoint", "", "write checkpoints to a `folder`, from which --resume continues")
 	f.DurationVar(&k.every, "every", 10*time.Second, "least time between two checkpoints")
 	f.BoolVar(&k.resume, "resume", false, "go on from the checkpoint in the folder, and end as the run would have")
 	f.BoolVar(&k.ifAny, "resume-if-any", false, "like --resume, but begin where there is no checkpoint")

@@ -49,7 +49,7 @@ func newDemo() *cobra.Command {
 		},
 	}
 	c.SetUsageTemplate(terminal.OwnUsageTemplate)
-	c.Flags().BoolVar(&asJSON, "json", false, "write what was simulated as JSON")
+	c.Flags().BoolVar(&asJSON, "json", false, "write the simulation as JSON")
 	return c
 }
 

@@ -93,7 +93,7 @@ func (reps *foldReports) text(b *bytes.Buffer) {
 	case reps.Kept != nil:
 		reps.Kept.text(b, unfinished)
 	case unfinished:
-		fmt.Fprintln(b, "Nothing is kept; --checkpoint DIR keeps what has been computed.")
+		fmt.Fprintln(b, "Nothing is kept; --checkpoint DIR keeps checkpoints.")
 	}
 	if !unfinished {
 		fmt.Fprintln(b, "The model is built from the native structure; it predicts none.")

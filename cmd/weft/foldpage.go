@@ -124,7 +124,7 @@ func writeFoldPage(w io.Writer, r *fold.Run, rep *foldReport) error {
 	}
 	more := ""
 	if n := len(rep.Replicas); n > pageReplicas {
-		more = fmt.Sprintf("Curves are those of the first %d of %d replicas.", pageReplicas, n)
+		more = fmt.Sprintf("Curves show the first %d of %d replicas.", pageReplicas, n)
 	}
 	return foldPageTemplate.Execute(w, struct {
 		Job, More string

@@ -71,7 +71,7 @@ func origin(name string) string {
 	case shipped:
 		return "Figures are from datasheets, none was measured."
 	}
-	return "Figures are those of the file."
+	return "Figures are from the file."
 }
 
 func writeMachines(b *bytes.Buffer) error {

@@ -182,8 +182,8 @@ that are only described, with the same engine. Begin with:
 
 The exit status is 0 when all went well, 1 when something failed, 2 for a
 mistake on the command line or in a file it names, 3 when weft plan finds no way
-within the limits, and 130 after Ctrl-C (143 after SIGTERM), which ends what
-runs and prints what was done so far; a second one ends weft at once.`,
+within the limits, and 130 after Ctrl-C (143 after SIGTERM), which stops the
+work and prints the results so far; a second one ends weft at once.`,
 		Version:                    built().String(),
 		SilenceErrors:              true,
 		SilenceUsage:               true,

@@ -23,8 +23,8 @@ func newPlanDone() *cobra.Command {
 		Use:   "done FILE",
 		Short: "Say how long the last plan of a file of records really took",
 		Long: `Say how long the last plan that weft plan --plans kept in a file really took,
-and compare all of them with what was predicted. Later plans with the same file
-are corrected by it.`,
+and compare all its plans with their predictions. Later plans with the same file
+use the difference as a correction.`,
 		Example: `  weft plan gemm --runs 20000 --deadline 2h --plans plans.jsonl
   weft plan done plans.jsonl --took 1h20m --spent 3.10`,
 		Args: func(c *cobra.Command, args []string) error {

@@ -39,12 +39,12 @@ CPU cores the Go functions that "weft kernels" lists, by name. Inputs come from
 files and outputs go to files: .npy in NumPy's format, or .bin, the elements
 alone. The beginning of an output without a file is printed.
 
-With --checkpoint DIR what has been computed is kept in a folder. A run that was
-killed or interrupted goes on with the same command and --resume, and ends with
-the same bytes (results of class X and R). weft checkpoint show DIR verifies it.
---resume-if-any begins or goes on, for a command that is started by itself. A
-checkpoint that cannot be written, as on a full disk, does not end the run: a
-warning tells of each, the report of all, and the status is that of the result.`,
+--checkpoint DIR writes checkpoints to a folder. A run that was killed or
+interrupted continues with the same command and --resume, and ends with the same
+bytes (results of class X and R). weft checkpoint show DIR verifies it.
+--resume-if-any begins or continues, for a command that is started automatically.
+If a checkpoint cannot be written, for example on a full disk, the run goes on
+with a warning, its report counts them, and its exit status is unaffected.`,
 		Example: `  weft run gemm
   weft run examples/blur/blur.json \
       --bind image=examples/blur/image.npy --out smooth=smooth.npy`,

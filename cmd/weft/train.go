@@ -74,8 +74,8 @@ or a FILE of your own, several times for several. A line is a pattern in JSON:
   {"duration": 100, "spikes": [[0, 12.5], [3, 40, 0.5]], "label": "left"}
 
 Spikes have a channel, a time in milliseconds and, if it is not 0, an amplitude
-above that of a plain spike. Instead of a label a line may have a target, a list
-of numbers. Every fourth pattern is for testing.`,
+above the amplitude of a plain spike. Instead of a label a line may have a
+target, a list of numbers. Every fourth pattern is for testing.`,
 		Example: `  weft train reservoir --task digits --size 500 --out digits.safetensors
   weft train reservoir --task narma10 --size 200
   weft train reservoir --task left.jsonl --task right.jsonl -o m.safetensors`,

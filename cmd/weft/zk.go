@@ -54,7 +54,7 @@ func newZKSetup() *cobra.Command {
 		Short: "Make keys for tests, in a new folder",
 		Long: `Make keys for a circuit, in a new folder. They are for tests only: whoever makes
 keys alone can prove false statements with them. Keys for other uses come from a
-ceremony, such as that of gnark's mpcsetup.
+ceremony, such as gnark's mpcsetup.
 
 The circuit is one that comes with weft, for which an example of a witness is
 written too, or a file that gnark's ConstraintSystem.WriteTo wrote.`,

@@ -26,9 +26,10 @@ type Stage[T any] struct {
 	// skips the stages after and the stream goes on. So does a panic, as an
 	// *weft.PanicError. It must return when ctx ends.
 	Do func(ctx context.Context, item *T) error
-	// Workers is how many items the stage works on at a time; 0 means one.
+	// Workers is the number of items the stage works on at a time; 0 means one.
 	Workers int
-	// Queue is how many more may wait before it; 0 means as many as Workers.
+	// Queue is the number of further items that may wait for it; 0 means as many as
+	// Workers.
 	Queue int
 	// Ordered makes the stage take items in the order of the source, one at a time.
 	// Items that arrive early wait outside its queue.

@@ -176,7 +176,7 @@ func (s *State[T]) Stats() Stats { return s.stats }
 type Outcome struct {
 	Merged bool
 	Epoch  uint64 // after it
-	// Divergence is how far the replicas were apart, where that was measured.
+	// Divergence is the distance of the replicas, if it was measured.
 	Divergence float64
 }
 

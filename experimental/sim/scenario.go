@@ -36,8 +36,8 @@ type Spec struct {
 	Gang       int
 	Only       []string
 	Durability graph.Durability
-	// At is when the first graph is submitted; Repeat of them follow one
-	// another at intervals of Every.
+	// At is the time at which the first graph is submitted; Repeat of them follow
+	// at intervals of Every.
 	At     time.Duration
 	Repeat int
 	Every  time.Duration

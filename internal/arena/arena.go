@@ -157,7 +157,7 @@ func (a *Arena) Get(n int64) ([]byte, error) {
 			id, err = space.Get(n)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("arena: get %d bytes beside %d of %d: %w", n, a.large.Used(), a.Size(), err)
+			return nil, fmt.Errorf("arena: get %d bytes with %d of %d in use: %w", n, a.large.Used(), a.Size(), err)
 		}
 	}
 	region, off, size := space.At(id)

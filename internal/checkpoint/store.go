@@ -72,7 +72,7 @@ func Manifests(fs FS) (found []*Manifest, refused []*Refused, err error) {
 	for i, n := range seqs {
 		if i == maxManifests {
 			if len(found) == 0 {
-				refused = append(refused, &Refused{manifestName(n), fmt.Errorf("the %d newest cannot be read, and older ones are not looked at; remove what is damaged to use them", maxManifests)})
+				refused = append(refused, &Refused{manifestName(n), fmt.Errorf("the %d newest manifests are damaged, and older ones are not read; remove damaged ones to use them", maxManifests)})
 			}
 			break
 		}

@@ -427,7 +427,7 @@ func TestManifestLimits(t *testing.T) {
 	for n := uint64(1); n <= 50; n++ {
 		d.names[manifestName(n)].content = []byte("damaged")
 	}
-	if _, refused, err = Manifests(d); err != nil || len(refused) != maxManifests+1 || !strings.Contains(refused[maxManifests].Error(), "older ones are not looked at") {
+	if _, refused, err = Manifests(d); err != nil || len(refused) != maxManifests+1 || !strings.Contains(refused[maxManifests].Error(), "older ones are not read") {
 		t.Errorf("of 50 damaged manifests: %v, %v", refused, err)
 	}
 	d = newDisk(1)

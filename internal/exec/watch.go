@@ -221,7 +221,7 @@ func (l *loop) detach(d *dev, now time.Duration) {
 	d.flight -= int(upto - o.Op.Seq)
 	// Blocks knows nothing of the other events, one of which may have the device dropped.
 	l.evs = slices.Insert(l.evs, 0, engine.Event{Kind: engine.Detached, Op: o.Op})
-	l.log.Warn("a Go kernel keeps its device from other runs: they go on beside it", "device", d.Info().Name,
+	l.log.Warn("a Go kernel blocks its device for other runs: they continue without waiting for it", "device", d.Info().Name,
 		"task", o.Graph.TaskName(o.Task), "kernels", strings.Join(kernelNames(o.Graph.Task(o.Task)), ", "), "for", (now - o.Since).Round(time.Millisecond))
 }
 

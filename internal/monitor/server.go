@@ -20,7 +20,7 @@ const (
 	mostEvery  = 10 * time.Second
 )
 
-// Source is what one client is shown.
+// Source provides the data that one client sees.
 type Source interface {
 	// Frame returns what happens now, with the events since the last call.
 	Frame() *Frame

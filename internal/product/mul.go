@@ -78,7 +78,7 @@ func (kd *Kind) fit(a, b workload.Matrix) error {
 	case a.Cols > maxSide:
 		return fmt.Errorf("%s: a has %d columns: %w: there may be %d; cut a and b into parts and add up their products", kd.Name, a.Cols, ErrConfig, maxSide)
 	case b.Cols > 0 && a.Rows > math.MaxInt/4/b.Cols:
-		return fmt.Errorf("%s: the product is %d × %d: %w: no memory has so many numbers", kd.Name, a.Rows, b.Cols, ErrConfig)
+		return fmt.Errorf("%s: the product is %d × %d: %w: it does not fit in memory; use smaller matrices", kd.Name, a.Rows, b.Cols, ErrConfig)
 	}
 	return nil
 }
@@ -96,14 +96,14 @@ const (
 	// fewRows is the number of rows per unit below which rows are not divided among units: a
 	// core would spend about as long on packing B as on computing.
 	fewRows = 64
-	// blocksEach is how many blocks of columns each unit gets, so that all end at about the
-	// same time.
+	// blocksEach is the number of blocks of columns per unit: enough that all end at about
+	// the same time.
 	blocksEach = 4
 	// leastWidth is the fewest columns of a block for a device that is no CPU, which takes
 	// as long for a tile of less.
 	leastWidth = 512
-	// manyDevices is how many devices with memory of their own make blocks better than
-	// rows: each then reads half of B at most.
+	// manyDevices is the number of devices with memory of their own from which blocks are
+	// better than rows: each then reads half of B at most.
 	manyDevices = 4
 )
 

@@ -17,7 +17,8 @@ type Kernel struct {
 	Args []Arg  // in the order of a task's uses
 	// Grid describes the grid of a step, for people.
 	Grid string
-	// Per is how many items of a step's grid one item of the function is, as graph.Impl.Per.
+	// Per is the number of items of a step's grid in one item of the function, as
+	// graph.Impl.Per.
 	Per    []uint32
 	Params []Param
 	Func   driver.Func
@@ -59,9 +60,9 @@ const maxArgs = 12
 
 // Need holds what a call with certain parameters needs.
 type Need struct {
-	// Items is how many items of the function there are. A call for more computes these.
+	// Items is the number of items of the function. A call for more computes only these.
 	Items int64
-	// Elements is how many elements each argument must have, by its position.
+	// Elements is the number of elements each argument must have, by its position.
 	Elements [maxArgs]int64
 }
 

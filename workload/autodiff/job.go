@@ -132,7 +132,7 @@ func (c Config) valid() error {
 	case c.Problem != Expression && (c.Low != 0 || c.High != 0):
 		return fmt.Errorf("autodiff: bounds for problem %s: %w: only problem %s has them", c.Problem, ErrConfig, Expression)
 	case c.Problem == Expression && c.Dims != 0:
-		return fmt.Errorf("autodiff: %s of an expression: %w: it has those that it names", text.Count(c.Dims, "dimension"), ErrConfig)
+		return fmt.Errorf("autodiff: %s of an expression: %w: leave the dimension out; the expression names its variables", text.Count(c.Dims, "dimension"), ErrConfig)
 	case c.Problem != Expression && (c.Dims < least || c.Dims > most):
 		return fmt.Errorf("autodiff: %s: %w: %s has %d to %d", text.Count(c.Dims, "dimension"), ErrConfig, c.Problem, least, most)
 	case c.Directions < 1 || c.Directions > MaxDirections:

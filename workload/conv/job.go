@@ -151,7 +151,7 @@ func (s Shape) need(c *weft.Call, rows int) (n signature.Need, err error) {
 		given += len(a) / 4
 	}
 	if floats := newPlan(s).scratch(); floats > someScratch+perFloat*given {
-		return n, fmt.Errorf("conv %v: it needs %d floats beside %d of images, filters and results: pad less: %w", s, floats, given, ErrShape)
+		return n, fmt.Errorf("conv %v: it needs %d floats of scratch memory for %d floats of images, filters and results; use less padding: %w", s, floats, given, ErrShape)
 	}
 	return n, nil
 }

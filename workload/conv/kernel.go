@@ -27,14 +27,14 @@ var kernel = panel.SumProduct()[0]
 // that a slab and some filters stay in the L2 cache.
 const slabFloats = 1 << 17
 
-// slack is what a tile may read beyond the last plane.
+// slack is the number of floats that a tile may read beyond the last plane.
 const slack = panel.MaxNR
 
-// layout is where numbers of images or results are: how far images, channels and
-// rows are apart, and which row comes first.
+// layout locates the numbers of images or results: the distances of images, channels
+// and rows, and the first row.
 type layout struct{ image, channel, row, first int }
 
-// at is where a row of a channel of an image begins.
+// at returns the index at which a row of a channel of an image begins.
 func (o layout) at(n, c, row int) int { return n*o.image + c*o.channel + (row-o.first)*o.row }
 
 // byImage returns the layout NCHW for images of a number of channels, rows and columns.

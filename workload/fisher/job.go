@@ -145,7 +145,7 @@ var kernels = []signature.Kernel{
 		return n, signature.Positive([]string{"points", "features", "all"}, p.points, p.features, p.all)
 	}, weights),
 	signature.Of(signature.Kernel{
-		Name: "fisher.sums", Does: "rows of the Fisher information, as many as the result has", Grid: "rows, features", Per: []uint32{rowsPerItem, graph.All},
+		Name: "fisher.sums", Does: "rows of the Fisher information", Grid: "rows, features", Per: []uint32{rowsPerItem, graph.All},
 		Args: []signature.Arg{signature.In("points", graph.F4), signature.In("weights", graph.F8), signature.Out("rows", graph.F8)},
 	}, sumsNeed, sums),
 	divergencesKernel,

@@ -17,7 +17,7 @@ import (
 func Of(ctx context.Context, rt *weft.Runtime, points, model []float32) ([]float64, error) {
 	d := len(model)
 	if d == 0 || len(points) == 0 || len(points)%d != 0 {
-		return nil, fmt.Errorf("fisher: %d numbers of points and %d of the model: %w: give each point as many as the model has", len(points), d, ErrConfig)
+		return nil, fmt.Errorf("fisher: %d numbers of points for %d of the model: %w: give each point a number per feature of the model", len(points), d, ErrConfig)
 	}
 	c := Config{Points: len(points) / d, Features: d, Blocks: 1}
 	c.Shards = min(defaultShards, c.Points)

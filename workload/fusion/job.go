@@ -29,8 +29,8 @@ const maxRecords = 1 << 26
 // Config says how many records go through the stages, and how.
 type Config struct {
 	Records int
-	// Micro is how many records go through a stage at a time; 0 means a 64th
-	// of all.
+	// Micro is the number of records that go through a stage at a time; 0 means a 64th of
+	// all.
 	Micro int
 	// Mode spreads stages over devices; empty leaves every task to the policy.
 	Mode pipeline.Mode

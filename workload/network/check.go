@@ -63,7 +63,7 @@ func (j *RankJob) Check() error {
 	}
 	first, _ := change(step(start), start)
 	if most := first*math.Pow(d, float64(j.c.Steps-1)) + 1000*rounded; !(last <= most) {
-		return fmt.Errorf("%s: ranks change by %.3g in the last step, and %.3g is the most after so many: %w", j.Name(), last, most, ErrWrong)
+		return fmt.Errorf("%s: ranks change by %.3g in the last step, and may change by %.3g at most: %w", j.Name(), last, most, ErrWrong)
 	}
 	j.misses = []workload.Miss{{What: fmt.Sprintf("ranks that are off together by more than %.2g", 2*last/size/(1-d)), Chance: 0}}
 	return nil
@@ -250,7 +250,7 @@ func (j *DistanceJob) checkMedoids() error {
 					sum += float64(j.distances[i*j.n+k])
 				}
 				if within := rounding.Unit * (8 + 8*math.Sqrt(float64(len(in)))) * sum; s+1 == len(j.medoids) && !rounding.Same(j.sums[i], sum, within) {
-					return fmt.Errorf("the distances of node %d to those of medoid %d have the sum %v, want %v ± %.2g", i, before[l], j.sums[i], sum, within)
+					return fmt.Errorf("the sum of distances from node %d to the nodes of medoid %d is %v, want %v ± %.2g", i, before[l], j.sums[i], sum, within)
 				}
 				best = min(best, sum)
 				if i == got {

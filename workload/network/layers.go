@@ -104,7 +104,7 @@ var product = panel.SumProduct()[0]
 var packing workload.Scratch[float32]
 
 var transformKernel = signature.Of(signature.Kernel{
-	Name: TransformKernel.Name, Does: "the product of two matrices, with zeros for what is negative", Grid: "rows", Per: []uint32{transformRows},
+	Name: TransformKernel.Name, Does: "the product of two matrices, with zeros for negative numbers", Grid: "rows", Per: []uint32{transformRows},
 	Args: []signature.Arg{signature.In("rows", graph.F4), signature.In("weights", graph.F4), signature.Out("rows behind", graph.F4)},
 }, func(_ *weft.Call, p transformParams) (n signature.Need, err error) {
 	n.Items = signature.Parts(p.rows, transformRows)

@@ -42,7 +42,7 @@ var bodiesKernel = signature.Of(signature.Kernel{
 		signature.Out("places behind", graph.F4), signature.Out("velocities behind", graph.F4)},
 }, func(_ *weft.Call, p bodyParams) (n signature.Need, err error) {
 	if int64(p.first)+int64(p.n) > int64(p.all) {
-		return n, fmt.Errorf("bodies %d to %d of %d: there are not so many", p.first, p.first+p.n, p.all)
+		return n, fmt.Errorf("bodies %d to %d are beyond the %d there are", p.first, p.first+p.n, p.all)
 	}
 	n.Items = signature.Parts(p.n, lanes)
 	n.Elements[0], n.Elements[1] = signature.Product(p.all, 3), int64(p.all)
@@ -235,7 +235,7 @@ func (j *BodyJob) drift() float64 {
 
 // Summary says how well momentum is conserved.
 func (j *BodyJob) Summary() string {
-	return fmt.Sprintf("momentum drifts by %.2g of the sum of those of all bodies", j.drift())
+	return fmt.Sprintf("momentum drifts by %.2g of the sum over all bodies", j.drift())
 }
 
 // Rate is pairs a second.

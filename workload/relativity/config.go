@@ -55,7 +55,8 @@ type Config struct {
 	// with a tolerance the most for all turns; 0 means 4,096, 1,024 for rays and 16 for bodies.
 	// Boosts have none.
 	Steps int
-	// Turns is how often an orbit returns to its periapsis; 0 means once. Others have none.
+	// Turns is the number of times an orbit returns to its periapsis; 0 means once. Other problems
+	// have none.
 	Turns int
 	// Tolerance is the error that a step of an orbit may have, relative to its state; 0 means a
 	// fixed step. Others have none.

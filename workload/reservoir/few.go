@@ -30,7 +30,7 @@ const (
 // is the patterns.
 var FewKernel = graph.GoKernel("reservoir.few", perFew)
 
-// sliceRows is how many neurons a slice has: the numbers of a vector.
+// sliceRows is the number of neurons of a slice: the length of a vector.
 const sliceRows = 16
 
 // sliced is weights cut into slices of sixteen neurons. A neuron's place is its number in the
@@ -247,12 +247,12 @@ func (s *sliced) starts(size int) ([]int, error) {
 		}
 		at += sliceRows * int(s.lengths[first])
 		if at > min(len(s.offsets), len(s.values)) {
-			return nil, fmt.Errorf("the neurons up to place %d have %d weights with those that are idle, and there are %d", first+sliceRows-1, at, min(len(s.offsets), len(s.values)))
+			return nil, fmt.Errorf("the neurons up to place %d take %d weights with padding, and there are %d", first+sliceRows-1, at, min(len(s.offsets), len(s.values)))
 		}
 	}
 	for at, i := range s.order {
 		if uint(i) >= uint(size) {
-			return nil, fmt.Errorf("place %d is that of neuron %d of %d", at, i, size)
+			return nil, fmt.Errorf("place %d names neuron %d of %d", at, i, size)
 		}
 	}
 	return out, nil

@@ -82,7 +82,7 @@ func (w *Weights) check() error {
 			m.Start[0] != 0 || int(m.Start[w.Size]) > n || !slices.IsSorted(m.Start) ||
 			slices.ContainsFunc(m.Column, func(c int32) bool { return c < 0 || int(c) >= part.columns })
 		if bad || w.First != 0 || len(w.Bias) != w.Size {
-			return fmt.Errorf("reservoir: the %s weights are not those of %d neurons and %d channels: %w: draw them with reservoir.New", part.name, w.Size, w.Inputs, ErrParams)
+			return fmt.Errorf("reservoir: the %s weights do not fit %d neurons and %d channels: %w: draw them with reservoir.New", part.name, w.Size, w.Inputs, ErrParams)
 		}
 	}
 	return nil

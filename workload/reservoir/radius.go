@@ -14,12 +14,12 @@ const (
 	// reduces an eigenvalue 1 % below the largest to 2 %, and by the circular law some 2 % of
 	// the eigenvalues of a random matrix are above that.
 	filter = 400
-	// rounds is how often more of the filter is tried until two results agree to within
-	// agree. Random matrices take two or three.
+	// rounds is the number of further filterings tried until two results agree to within agree.
+	// Random matrices take two or three.
 	rounds = 12
 	agree  = 1e-7
-	// doublings is how often a small matrix is squared: its power is 2 to this, and the
-	// root of its norm the radius to within rounding.
+	// doublings is the number of times a small matrix is squared: its power is 2 to this, and
+	// the root of its norm the radius to within rounding.
 	doublings = 48
 )
 

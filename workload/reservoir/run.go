@@ -15,7 +15,7 @@ import (
 // patterns is faster with one step after another.
 var RunKernel = graph.GoKernel("reservoir.run", perRun)
 
-// perRun is how many patterns one item of RunKernel is.
+// perRun is the number of patterns in one item of RunKernel.
 const perRun = 16
 
 func runNeed(call *weft.Call, c call) (n signature.Need, err error) {

@@ -19,8 +19,8 @@ const (
 	// of a second. Of larger products it does so for sampled rows and columns.
 	plainTerms = 1 << 28
 	sampled    = 16
-	// fullTerms is how many terms Check computes with vectors, which takes about ten
-	// seconds of a core's time. Of larger products it does so for as many columns.
+	// fullTerms is the number of terms that Check computes with vectors, about ten
+	// seconds of one core. Of larger products it does so for as many columns.
 	fullTerms = 1 << 39
 )
 

@@ -38,7 +38,7 @@ func checkKey(r1cs *cs.R1CS, pk *groth16.ProvingKey) error {
 		return other("roots of unity", pk.Domain.Cardinality, n)
 	}
 	if root, err := fft.Generator(n); err != nil || !pk.Domain.Generator.Equal(&root) || pk.Domain.FrMultiplicativeGen != fft.GeneratorFullMultiplicativeGroup() {
-		return fmt.Errorf("zk: %w: its roots of unity are not those of gnark", ErrKey)
+		return fmt.Errorf("zk: %w: it has other roots of unity than gnark", ErrKey)
 	}
 	wires := wiresOf(r1cs)
 	if len(pk.InfinityA) != wires || len(pk.InfinityB) != wires {
@@ -139,7 +139,7 @@ func (k *Keys) Write(dir string) error {
 		return fmt.Errorf("zk: %w", err)
 	}
 	about := setup{
-		ForTestsOnly: true, Why: "whoever made these keys can prove with them what is not so",
+		ForTestsOnly: true, Why: "whoever made these keys can prove false statements with them",
 		Curve: "bn254", Scheme: "groth16", Constraints: k.Circuit.GetNbConstraints(), SHA256: make(map[string]string),
 	}
 	for _, f := range []struct {

@@ -24,8 +24,8 @@ const (
 	// align is the alignment of every extent, in bytes: vector loads, the copy
 	// engines and tensor maps need it.
 	align = 256
-	// quickSizes is how many sizes are kept apart: four to each power of two, up
-	// to 16 MiB.
+	// quickSizes is the number of size classes: four to each power of two, up to 16
+	// MiB.
 	quickSizes = 17 * 4
 	quickMax   = 16 << 20
 )

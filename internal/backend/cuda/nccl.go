@@ -94,7 +94,7 @@ type communicator struct {
 // errLeft is the error of operations on a communicator that was given up.
 var errLeft = fmt.Errorf("%w: its communicator was given up", driver.ErrDependency)
 
-// joinLook is how long to wait between looks at a communicator in the making.
+// joinLook is the interval between checks of a communicator in the making.
 const joinLook = 200 * time.Microsecond
 
 // init makes a communicator's handle. What it waits for is all ranks, so it is

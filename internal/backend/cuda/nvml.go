@@ -174,8 +174,8 @@ var grave = []uint64{48, 64, 74, 79, 95, 119, 120}
 // version.
 var nvLinkBPS = map[int]float64{1: 20e9, 2: 25e9, 3: 25e9, 4: 26.6e9, 5: 53e9}
 
-// pcieBPS is what a lane of PCI Express carries, by its generation, after its
-// encoding and what packets cost.
+// pcieBPS returns the rate of a PCI Express link in bytes per second, by generation
+// and width, without encoding and packet overhead.
 func pcieBPS(gen, width int) float64 {
 	perLane := map[int]float64{1: 0.2e9, 2: 0.4e9, 3: 0.8e9, 4: 1.65e9, 5: 3.4e9, 6: 6.8e9}[gen]
 	return perLane * float64(width)

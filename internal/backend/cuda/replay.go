@@ -11,9 +11,9 @@ const (
 	// replayFrom is the number of steps from which a CUDA graph of a task is
 	// cheaper than launching them.
 	replayFrom = 4
-	// replayKeep is how many sets of addresses of a task are kept apart. A task
-	// that writes fresh buffers comes round to the same few; equal parts of a long
-	// chain, which are one task to a worker, have a set each.
+	// replayKeep is the number of sets of addresses of a task with a graph of their
+	// own. A task that writes fresh buffers comes round to the same few; equal
+	// parts of a long chain, which are one task to a worker, have a set each.
 	replayKeep = 64
 	// replayTasks bounds the tasks remembered, replayMost about how many graphs
 	// all of them have.

@@ -24,7 +24,7 @@ type Options struct {
 	Devices int
 	// MemBytes is the memory of each; 0 means 1 GiB.
 	MemBytes int64
-	// Lanes is how many launches each runs at once; 0 means 1.
+	// Lanes is the number of launches each device runs at once; 0 means 1.
 	Lanes int
 	// Peer lets devices copy directly from one another.
 	Peer bool

@@ -15,8 +15,8 @@ import (
 // ErrScript is wrapped by every error about options and scripts.
 var ErrScript = errors.New("bad script")
 
-// Script is what happens to devices. As text it is a list of statements, each
-// ended by a semicolon or a line's end; what follows # on a line is a comment:
+// Script lists events of devices. As text it is a list of statements, each ended by a
+// semicolon or a line's end; text after # on a line is a comment:
 //
 //	devices 2                    how many devices there are
 //	memory 65536                 bytes of memory of each

@@ -18,7 +18,7 @@ import (
 // spins is the number of looks before going to sleep, which costs more than they do.
 const spins = 200
 
-// state is what a device is up to.
+// state is the state of a device.
 type state uint8
 
 const (

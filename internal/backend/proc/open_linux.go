@@ -113,7 +113,7 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 		for _, f := range all {
 			names = append(names, f.Info.Name)
 		}
-		return nil, fmt.Errorf("%s: %w: what is there, %s, was not asked for", d.o.Driver, driver.ErrUnavailable, strings.Join(names, ", "))
+		return nil, fmt.Errorf("%s: %w: none of these is selected: %s", d.o.Driver, driver.ErrUnavailable, strings.Join(names, ", "))
 	}
 	if len(out) > 0 {
 		v.guard = watchMemory(&v.o, devs, log)

@@ -47,10 +47,10 @@ type Options struct {
 	// MaxData is the private memory that a worker may take beyond what it has when its device
 	// is open, if its kernels are functions of the worker itself; 0 means no limit.
 	MaxData int64
-	// Reserve is how much memory of the machine is to stay free, in bytes. When less is
-	// left, the worker with the newest large task is ended, if its kernels are functions
-	// of the worker itself and running workers have what is missing; otherwise that is logged.
-	// With 0 memory is not watched.
+	// Reserve is the memory of the machine to keep free, in bytes. When less is left, the worker
+	// with the newest large task is ended, if its kernels are functions of the worker itself and
+	// running workers hold the missing bytes; otherwise that is logged. With 0 memory is not
+	// watched.
 	Reserve int64
 	// Available says how much is left, for tests; nil asks the system.
 	Available func() int64
@@ -61,9 +61,9 @@ type Options struct {
 	// if that is more), doubled for opening its device. It is longer than Hang, so that a worker
 	// that hangs is found by its pulse first.
 	Answer time.Duration
-	// End is how long a worker may take to end when its device is closed before it is
-	// killed (2 s): it saves what it compiled and gives page-locked memory back.
-	// Children that have nothing to save have half of that.
+	// End is the time a worker has to end when its device is closed before it is killed (2 s): it
+	// saves what it compiled and gives page-locked memory back. Children with nothing to save have
+	// half of that.
 	End time.Duration
 }
 

@@ -889,7 +889,7 @@ func TestCommand(t *testing.T) {
 		t.Errorf("a driver without a maker: %v", err)
 	}
 	o := proc.Options{Driver: "fake", Config: []byte("devices 2"), Memory: mem, Parts: func(machine.Device) int { return 0 }}
-	if _, err := proc.New(o).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "what is there, fake:0, fake:1, was not asked for") {
+	if _, err := proc.New(o).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "none of these is selected: fake:0, fake:1") {
 		t.Errorf("with none of its devices asked for: %v", err)
 	}
 }

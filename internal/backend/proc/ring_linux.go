@@ -71,7 +71,7 @@ type ring struct {
 // the first of a long batch should begin before the last are written.
 const together = 8
 
-// ringMemory is what both rings of a worker take: commands, then completions.
+// ringMemory is the size of both rings of a worker: commands, then completions.
 const ringMemory = 2 * (ringBytes + int64(unsafe.Sizeof(ringHead{})))
 
 // mapRings maps the rings behind a descriptor.

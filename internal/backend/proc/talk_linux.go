@@ -8,9 +8,10 @@ const (
 	// talkBurst is the number of bytes logged at once: the dump of a crash with some
 	// hundred goroutines.
 	talkBurst = 256 << 10
-	// talkRate is how many bytes a second are logged for long: some hundred lines.
+	// talkRate is the number of bytes logged per second in the long run: some
+	// hundred lines.
 	talkRate = 16 << 10
-	// talkLine is what a line costs at least, since the log adds to it.
+	// talkLine is the least cost of a line in bytes, since the log adds to it.
 	talkLine = 128
 )
 

@@ -18,7 +18,7 @@ const (
 	// tuneShare is the part of Options.Answer, 3 s by default, that a worker may take
 	// to tell all: it is asked when the program ends, which must not take long.
 	tuneShare = 5
-	// maxTuned is how many decisions of a worker are taken: it decides some for each
+	// maxTuned is the most decisions taken from a worker: it makes some for each
 	// kernel.
 	maxTuned = 1 << 16
 )

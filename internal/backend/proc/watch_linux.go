@@ -157,10 +157,9 @@ var watchSpins, watchYield, workSpins, workYield = func() (int, int, int, int) {
 	return spins, 1, spins, 1
 }()
 
-// reapWait is how long a killed worker may take to vanish before its operations
-// are ended without it: one that hangs in the kernel may never. A device that said
-// itself that it is lost runs nothing any more; what takes such a worker long is
-// to give its page-locked memory back.
+// reapWait is the time a killed worker has to vanish before its operations are ended without it:
+// one that hangs in the kernel may never vanish. A device that has reported itself lost runs
+// nothing any more; its worker may take long only to give page-locked memory back.
 const (
 	reapWait = time.Second
 	lostWait = 50 * time.Millisecond

@@ -61,11 +61,10 @@ const (
 	// many has kilobytes of steps.
 	maxTasks     = 1 << 16
 	maxTaskBytes = 64 << 20
-	// pulse is how often an idle worker shows that it lives.
+	// pulse is the interval at which an idle worker shows that it lives.
 	pulse = 50 * time.Millisecond
-	// spanBytes is how much of the arena is page-locked at a time: a few
-	// milliseconds' worth, so that a worker that has just taken another's place
-	// serves before it has locked everything.
+	// spanBytes is the part of the arena that is page-locked at a time: a few milliseconds' worth,
+	// so that a worker that has just taken another's place serves before it has locked everything.
 	spanBytes = 32 << 20
 )
 

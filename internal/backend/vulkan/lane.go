@@ -13,12 +13,12 @@ import (
 const (
 	// slots is the number of operations of a lane that the GPU has at a time.
 	slots = 8
-	// stageBytes is how much is staged at once; larger copies go in parts.
+	// stageBytes is the number of bytes staged at once; larger copies go in parts.
 	stageBytes = 4 << 20
-	// spins is how often a lane looks again before it goes to sleep.
+	// spins is the number of times a lane looks again before it goes to sleep.
 	spins = 100
-	// patience is how long reap waits before it looks whether the device was
-	// given up, in ns.
+	// patience is the time in nanoseconds that reap waits before it checks whether the
+	// device was given up.
 	patience = 20_000_000
 )
 

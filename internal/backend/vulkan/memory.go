@@ -56,7 +56,7 @@ func (p place) mem() []byte {
 const (
 	// growth is the least memory taken at a time.
 	growth = 64 << 20
-	// extentAlign is what buffers are aligned to: no device asks for more.
+	// extentAlign is the alignment of buffers in bytes: no device asks for more.
 	extentAlign = 256
 )
 

@@ -130,7 +130,7 @@ func (d *vulkanDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Dev
 			for _, dev := range found {
 				names = append(names, dev.info.Name)
 			}
-			return nil, fmt.Errorf("vulkan: %w: what is there, %s, was not asked for", driver.ErrUnavailable, strings.Join(names, ", "))
+			return nil, fmt.Errorf("vulkan: %w: none of these is selected: %s", driver.ErrUnavailable, strings.Join(names, ", "))
 		}
 		return nil, fmt.Errorf("vulkan: no device could be opened: %w: %w", driver.ErrUnavailable, errors.Join(causes...))
 	}
@@ -211,7 +211,7 @@ func openPlatform(o Options, log *slog.Logger) (*platform, error) {
 		head: head{typ: tInstance}, app: app, layers: uint32(len(layers)), layerAt: f.strings(layers), exts: uint32(len(exts)), extNames: f.strings(exts),
 	}), 0, address(instance))
 	if err != nil {
-		return nil, fmt.Errorf("vulkan: %w: %w; install a driver, or see what is wrong with those that VK_DRIVER_FILES or /usr/share/vulkan/icd.d name", driver.ErrUnavailable, err)
+		return nil, fmt.Errorf("vulkan: %w: %w; install a driver, or mend the drivers named by VK_DRIVER_FILES or in /usr/share/vulkan/icd.d", driver.ErrUnavailable, err)
 	}
 	a.bindInstance(*instance)
 	if o.Validate {

@@ -288,7 +288,7 @@ func (j *Job) Bind() []weft.Binding {
 // tridiagonal matrix.
 func (j *Job) Result() (basis, squares, diagonal []float64) { return j.basis, j.squares, j.diagonal }
 
-// Structure is what the network was made of.
+// Structure returns the structure that the network was made from.
 func (j *Job) Structure() *protein.Structure { return j.structure }
 
 // Matrix is the network's.

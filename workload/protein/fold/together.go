@@ -53,7 +53,7 @@ func DoAll(ctx context.Context, rt *weft.Runtime, runs []*Run, told func(run, ro
 		case r == nil:
 			return fmt.Errorf("fold: run %d of %d is nil: %w", k, len(runs), ErrConfig)
 		case slices.Contains(runs[:k], r):
-			return fmt.Errorf("%s: run %d is that of number %d too: %w: make one for each", r.Name(), k, slices.Index(runs, r), ErrConfig)
+			return fmt.Errorf("%s: run %d is the same as run %d: %w: make a run for each", r.Name(), k, slices.Index(runs, r), ErrConfig)
 		case r.c.Split != SplitNever && len(runs) > 1:
 			return fmt.Errorf("%s: its trajectory is to be split: %w: fold it alone", r.Name(), ErrConfig)
 		}

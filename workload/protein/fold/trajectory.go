@@ -142,7 +142,7 @@ type encoder interface {
 	header(frames int) []byte
 	// frame is the frame with a number, from 0 on.
 	frame(i int) ([]byte, error)
-	// end is what comes after the last frame.
+	// end returns the bytes after the last frame.
 	end() []byte
 }
 

@@ -13,8 +13,8 @@ import (
 // ErrWrong is returned by [Job.Check] for states that differ from the definition.
 var ErrWrong = errors.New("not the phase states")
 
-// checkTerms is how many terms of products Check computes again, about two seconds of a
-// core's time. Up to 400 residues those are all.
+// checkTerms is the number of terms of products that Check computes again, about two seconds of
+// one core. Up to 400 residues it computes all.
 const checkTerms = 1 << 26
 
 // sample says which states Check compares: each of each row, one at random in every stretch of

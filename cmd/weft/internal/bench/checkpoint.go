@@ -39,7 +39,7 @@ type checkpointRow struct {
 	// the program waits for.
 	Held float64 `json:"held_seconds"`
 	Took float64 `json:"took_seconds"`
-	// Last is how long the program waits, when the steps are done, for the last checkpoint.
+	// Last is the time the program waits for the last checkpoint when the steps are done.
 	Last float64 `json:"last_seconds"`
 	// Machine names the devices, and Cores is the number of cores.
 	Machine string `json:"machine"`
@@ -262,7 +262,7 @@ func (o *keep) pair(t *keepTrial, p *terminal.Progress, steps int, folder string
 		t.ends = &last
 	}
 	if *t.ends != last {
-		return out, fmt.Errorf("the state is another than that of the first pair: %08x and not %08x", last, *t.ends)
+		return out, fmt.Errorf("the final state has checksum %08x, and that of the first pair %08x", last, *t.ends)
 	}
 	if err := l.close(); err != nil {
 		return out, err
@@ -493,7 +493,7 @@ func writeCheckpoint(w io.Writer, rows []checkpointRow) {
 	terminal.Table(w, out)
 	fmt.Fprintln(w)
 	terminal.Table(w, each)
-	fmt.Fprintln(w, "\nOf a run: checkpoints and bytes written. Of a checkpoint: how long the steps\nwere held up, and when it was on the disk. Last: what is waited for the last one.\nCPU/GiB: processor time of checkpoints, of user and system, for each GiB written;\nshare: that of one, of what all cores have between two. Others: what other\nprograms used meanwhile.")
+	fmt.Fprintln(w, "\nOf a run: checkpoints and bytes written. Of a checkpoint: how long the steps\nwere held up, and when it was on the disk. Last: the wait for the last one.\nCPU/GiB: processor time of checkpoints, of user and system, for each GiB written;\nshare: the part of the time of all cores between two that one takes. Others:\ncores that other programs used.")
 	for _, r := range rows {
 		fmt.Fprintf(w, "\n%s, %s.\n", r.Machine, terminal.Count(r.Cores, "core"))
 	}

@@ -164,7 +164,7 @@ const (
 	failoverWait = 2 * time.Minute
 	failoverMiss = 20 * time.Second
 	failoverTick = 100 * time.Millisecond
-	// failoverEvents is how many events the trace keeps: those of a strike are read soon after.
+	// failoverEvents is the number of events the trace keeps: a strike's are read soon after it.
 	failoverEvents = 1 << 12
 )
 

@@ -240,7 +240,7 @@ func (t *faultTrial) read(back bool) error {
 			return err
 		}
 		if back && !slices.Equal(got.Slice(), t.want) {
-			return fmt.Errorf("block %d is not what was put before the faults", i)
+			return fmt.Errorf("block %d has changed since before the faults", i)
 		}
 	}
 	return nil

@@ -65,10 +65,10 @@ func newMigrate(s Setup) *cobra.Command {
 	c := benchmark[migrateRow]{
 		use:   "migrate",
 		short: "How long a running computation takes to move to another process",
-		long: `Run steps that each change all of a state in a process, decide amid a step that
-it is to move, and go on in another process on other devices: the first writes a
-checkpoint and ends, the second resumes it. The result must be the bytes that a
-process gives that was left alone. The time is from the decision until the
+		long: `Run steps that each change all of a state in a process, decide during a step to
+move, and continue in another process on other devices: the first writes a
+checkpoint and ends, the second resumes it. The result must have the same bytes
+as that of an undisturbed process. The time is from the decision until the
 second process computes; the upload to another machine is estimated by formula.`,
 		repeat: 1, measure: o.measure, text: writeMigrate,
 	}.command(s)
@@ -397,5 +397,5 @@ func writeMigrate(w io.Writer, rows []migrateRow) {
 			fmt.Sprintf("%d of %d", r.Kept, r.Done), terminal.Seconds(r.Lost), terminal.Seconds(r.Upload)})
 	}
 	terminal.Table(w, out)
-	fmt.Fprintln(w, "\nStop: from the decision until the first process had ended, with its checkpoint\non the disk. Start: until the second had its devices and the state. Lost: work\nof the step that was ended, which is done again. Upload: the checkpoint at the\nuplink that weft plan assumes, beside that. The result is that of a process that\nwas left alone.")
+	fmt.Fprintln(w, "\nStop: from the decision until the first process had ended, with its checkpoint\non the disk. Start: until the second had its devices and the state. Lost: work\nof the step that was ended, which is done again. Upload: the checkpoint at the\nuplink that weft plan assumes, in addition. The result equals that of an\nundisturbed process.")
 }

@@ -140,7 +140,7 @@ func (r *suiteReport) facts() []fact {
 	}
 	for _, row := range r.Overhead {
 		if row.Case == "dag" && !row.Trace {
-			out = append(out, fact{fmt.Sprintf("%.2f µs", row.USPerTask), "beside its work for a task with three inputs"})
+			out = append(out, fact{fmt.Sprintf("%.2f µs", row.USPerTask), "overhead of a task with three inputs"})
 		}
 	}
 	for _, row := range r.Sync {

@@ -120,7 +120,7 @@ func (o *predictions) measure(c *cobra.Command) (*plan.Recording, error) {
 	case len(rec.r.Points) == 0:
 		return nil, errors.New("bench predict: no workload could be recorded on these devices")
 	case late:
-		fmt.Fprintf(m.stderr, "weft: recording %s; %s has what was measured, and the same command goes on with it\n", endedEarly(o.timeout), o.record)
+		fmt.Fprintf(m.stderr, "weft: recording %s; %s has the measurements so far; the same command continues it\n", endedEarly(o.timeout), o.record)
 	}
 	return rec.r, nil
 }

@@ -21,7 +21,7 @@ type verifyRow struct {
 	Tasks    int     `json:"tasks"`
 	Pairs    int     `json:"pairs"`
 	Verified float64 `json:"verified"` // tasks of a run, mean
-	// Executions is how often a task was executed, mean: what Ratio would be if devices were
+	// Executions is the mean number of executions of a task: the Ratio if devices were
 	// always busy and comparing cost nothing.
 	Executions float64 `json:"executions_per_task"`
 	Plain      float64 `json:"plain_seconds"`    // without verification, median
@@ -64,7 +64,7 @@ func (o *checking) measure(m *meter) (rows []verifyRow, err error) {
 	}
 	for _, n := range o.every {
 		if n < 1 {
-			return nil, terminal.Usagef("--every %d: one task in so many is verified; use 1 or more", n)
+			return nil, terminal.Usagef("--every %d: it must be 1 or more; one task in every N is verified", n)
 		}
 	}
 	if _, err := m.several(); err != nil {

@@ -19,7 +19,7 @@ const (
 	// simRanges is the number of ranges per device of a simulated job, so that work is left
 	// whenever a device is lost.
 	simRanges = 4
-	// simBack is how long a simulated worker takes to be replaced.
+	// simBack is the time to replace a simulated worker.
 	simBack = 50 * time.Millisecond
 	// slowFactor and slowFor are what Slow does: see slow.
 	slowFactor = 10

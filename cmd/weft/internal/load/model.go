@@ -134,7 +134,7 @@ func (m *model) check() error {
 	for _, in := range m.Inputs {
 		switch {
 		case in.Name == "" || seen[in.Name]:
-			return fmt.Errorf("input %q has no name or that of another", in.Name)
+			return fmt.Errorf("input %q: every input needs a name of its own", in.Name)
 		case in.Type.size() == 0 && in.Type != bytesType:
 			return fmt.Errorf("input %q has the type %q, which the protocol does not know", in.Name, in.Type)
 		}

@@ -44,7 +44,7 @@ func (s *Result) Print(w io.Writer) {
 	}
 	listed(w, rows)
 	if s.Answered > 0 {
-		fmt.Fprintf(w, "\nlatency of what was answered, from the time it was due\n\n")
+		fmt.Fprintf(w, "\nlatency of answered requests, from the time they were due\n\n")
 		l := s.Latency
 		terminal.Table(w, [][]any{{"p50", "p90", "p95", "p99", "p99.9", "max", "mean"},
 			{terminal.Seconds(l.P50), terminal.Seconds(l.P90), terminal.Seconds(l.P95), terminal.Seconds(l.P99), terminal.Seconds(l.P999), terminal.Seconds(l.Max), terminal.Seconds(l.Mean)}})

@@ -134,8 +134,8 @@ type Room struct {
 // defaultGrain is the alignment of device allocators.
 const defaultGrain = 256
 
-// maxSearch is how many placements Distribute looks at, for each of two orders of devices,
-// before it gives up. Up to about ten arrays that is all there are.
+// maxSearch is the number of placements that Distribute tries, for each of two orders of
+// devices, before it gives up. Up to about ten arrays it tries all placements.
 const maxSearch = 200_000
 
 // Distribute places arrays in the memories of a machine. Arrays of high priority are on

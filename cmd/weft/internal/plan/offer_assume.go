@@ -49,7 +49,7 @@ type assumed struct {
 var assumptions = []assumed{
 	{"energy", func(a *Assumptions) *float64 { return &a.EnergyPrice }, 0.20, 0, 100, nil, "$/kWh", "price of electricity here"},
 	{"gpu-power", func(a *Assumptions) *float64 { return &a.GPUWatts }, 300, 1, 1e5, text.Watts, "", "drawn by a GPU here of unknown power"},
-	{"host-power", func(a *Assumptions) *float64 { return &a.HostWatts }, 100, 0, 1e5, text.Watts, "", "drawn here beside the GPUs, if unknown"},
+	{"host-power", func(a *Assumptions) *float64 { return &a.HostWatts }, 100, 0, 1e5, text.Watts, "", "power drawn here without the GPUs, if unknown"},
 	{"start", func(a *Assumptions) *float64 { return &a.Start }, 180, 0, 1e6, nil, "s", "from renting a machine to running on it"},
 	{"uplink", func(a *Assumptions) *float64 { return &a.Uplink }, 12.5e6, 1, 1e15, text.BytesPerSecond, "", "from here to a rented machine"},
 	{"downlink", func(a *Assumptions) *float64 { return &a.Downlink }, 12.5e6, 1, 1e15, text.BytesPerSecond, "", "from a rented machine to here"},

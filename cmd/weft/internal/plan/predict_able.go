@@ -125,7 +125,7 @@ func (e Estimate) waiting(n *Need, on *machine.Machine) Estimate {
 		off = stepsOffMeasured
 	}
 	e.Median, e.Low, e.High = e.Median+more, e.Low+more/off, e.High+more*off
-	e.Why += fmt.Sprintf("; %.3g steps follow one another, each of %.1f µs as measured on an H200 beside its arithmetic", n.Serial, 1e6*stepSeconds)
+	e.Why += fmt.Sprintf("; %.3g steps follow one another, each of %.1f µs in addition to its arithmetic, as measured on an H200", n.Serial, 1e6*stepSeconds)
 	return e
 }
 

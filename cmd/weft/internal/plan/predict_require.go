@@ -51,7 +51,7 @@ type Requirement struct {
 	// Units are the compute units (cores, multiprocessors) that it keeps busy: the fewest with
 	// which latency and throughput are kept as surely as the priority asks for.
 	Units int
-	// Seconds is what a batch takes on all units of the device.
+	// Seconds is the time of a batch on all units of the device.
 	Seconds Estimate
 	// Confidence is the chance that a batch is done in time with these units.
 	Confidence float64
@@ -96,7 +96,7 @@ func (m *Model) requireOn(r *Load, need Need, on *machine.Machine, id machine.De
 		return q, 0, errors.New(e.Why)
 	}
 	if !e.valid() {
-		return q, 0, fmt.Errorf("a batch of %.3g operations is too far from what was recorded to be predicted", need.Flops)
+		return q, 0, fmt.Errorf("a batch of %.3g operations is too far from the recorded ones to be predicted", need.Flops)
 	}
 	if room := roomOf(on, id); room > 0 && need.PeakBytes > room {
 		return q, 0, fmt.Errorf("a batch needs %s and there are %s", sizeText(need.PeakBytes), sizeText(room))
