@@ -254,41 +254,6 @@ func TestHandleProgress(t *testing.T) {
 	}
 }
 
-// A scope tells how many of its tasks have ended, and of the elements of calls that they make.
-func TestScopeProgress(t *testing.T) {
-	var all []weft.Progress
-	hold := make(chan struct{})
-	told := make(chan struct{}, 1)
-	ctx := weft.WithProgress(t.Context(), func(p weft.Progress) {
-		if all = append(all, p); p.Done == 18 && p.Tasks == 19 {
-			told <- struct{}{}
-		}
-	})
-	err := weft.Scope(ctx, func(ctx context.Context) error {
-		for range 3 {
-			weft.Do(ctx, func(ctx context.Context) error {
-				_, err := weft.Map(ctx, []int{1, 2, 3, 4, 5}, func(context.Context, int) (int, error) { return 0, nil })
-				return err
-			})
-		}
-		weft.Do(ctx, func(context.Context) error { <-hold; return nil })
-		<-told // that the others have ended
-		close(hold)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if last := all[len(all)-1]; last.Done != 19 || last.Tasks != 19 || last.Part != 1 || last.Left != 0 {
-		t.Errorf("at the end %+v", last)
-	}
-	for _, p := range all {
-		if p.Tasks > 19 || p.Done > p.Tasks {
-			t.Errorf("%+v", p)
-		}
-	}
-}
-
 // Runs at the same time are told apart.
 func TestProgressApart(t *testing.T) {
 	rt := open(t, weft.Options{Devices: "cpu/2", Funcs: incFuncs})

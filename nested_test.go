@@ -7,6 +7,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/task"
 )
 
 // A kernel that would wait for its own runtime is told so at once, on one core and on several,
@@ -80,7 +81,7 @@ func TestNestedRun(t *testing.T) {
 				return err
 			},
 			"Each": func(ctx context.Context) error {
-				return weft.Each(ctx, []int{1, 2}, func(ctx context.Context, _ int) error {
+				return task.Each(ctx, []int{1, 2}, func(ctx context.Context, _ int) error {
 					_, err := prepared.Run(ctx, weft.Bind("x", x))
 					return err
 				})

@@ -1,6 +1,7 @@
 package weft
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -20,4 +21,19 @@ func (r *Runtime) must(call string) *Runtime {
 		panic(fmt.Errorf("weft: %s: %w", call, errNoRuntime))
 	}
 	return r
+}
+
+// need panics if a call was given no context or no function. What it starts would find that out on
+// another goroutine.
+func need(call string, ctx context.Context, function bool) {
+	lacks := ""
+	switch {
+	case ctx == nil:
+		lacks = "the context is nil; use context.Background()"
+	case !function:
+		lacks = "the function is nil"
+	default:
+		return
+	}
+	panic(fmt.Errorf("weft: %s: %s", call, lacks))
 }

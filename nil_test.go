@@ -140,3 +140,23 @@ func TestNilContext(t *testing.T) {
 		}
 	}
 }
+
+// What is nil is named when it is given, on the goroutine that gave it.
+func TestNilArguments(t *testing.T) {
+	var none context.Context
+	rt, g := open(t, weft.Options{Devices: "cpu/1", Funcs: incFuncs}), small(t, 1)
+	for want, call := range map[string]func(){
+		"weft: Open: the context is nil; use context.Background()": func() { weft.Open(none, weft.Options{}) },
+		"weft: Run: the context is nil; use context.Background()":  func() { rt.Run(none, g, weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16))) },
+		"weft: WithProgress: the function is nil":                  func() { weft.WithProgress(t.Context(), nil) },
+	} {
+		func() {
+			defer func() {
+				if p := recover(); p == nil || fmt.Sprint(p) != want {
+					t.Errorf("%v, want %s", p, want)
+				}
+			}()
+			call()
+		}()
+	}
+}

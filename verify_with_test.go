@@ -12,6 +12,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/experimental/driver"
+	"github.com/weft-run/weft/task"
 )
 
 // swaps has devices take each other's places while runs go on, and returns what run returned first
@@ -125,7 +126,7 @@ func TestVerifyStream(t *testing.T) {
 		}
 	}
 	at := 0
-	for sum, err := range weft.Stream(t.Context(), xs, func(ctx context.Context, i int) (int64, error) {
+	for sum, err := range task.Stream(t.Context(), xs, func(ctx context.Context, i int) (int64, error) {
 		x := slices.Repeat([]int64{int64(i)}, 16)
 		_, err := p.Run(ctx, weft.Bind("x", x))
 		return x[0] + x[15], err

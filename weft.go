@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weft-run/weft/experimental/driver"
+	"github.com/weft-run/weft/fault"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/all"
@@ -54,6 +55,11 @@ var (
 	ErrOutOfMemory = engine.ErrOutOfMemory
 	ErrTimeout     = engine.ErrTimeout
 	ErrDataLost    = engine.ErrDataLost
+	// ErrPanic is wrapped by the error of a Go kernel that panicked.
+	ErrPanic = fault.ErrPanic
+	// ErrDeadlock is wrapped by the error of a call in a Go kernel that would wait for the run of
+	// the kernel.
+	ErrDeadlock = fault.ErrDeadlock
 	// ErrChecksum is wrapped by the error of a run if data that it read had changed by itself, or if a
 	// Go kernel wrote data that its task only reads, and by that of Get if data had changed by itself
 	// (Options.Checksums, Verify and Retries).
@@ -81,10 +87,10 @@ type Attempt = trace.Attempt
 // lost repeatedly while it ran: Losses tells when, where and how. A TaskError unwraps to it.
 type Quarantine = trace.Quarantine
 
-// PanicError is the error of a Go function or Go kernel that panicked: with what (Value),
-// where (At) and with which Stack. It unwraps to [ErrPanic], and to Value if that is an
-// error. A TaskError or ElementError around it unwraps to it.
-type PanicError = trace.PanicError
+// PanicError is the error of a Go kernel that panicked: with what (Value), where (At) and with
+// which Stack. It unwraps to [ErrPanic], and to Value if that is an error. A TaskError around it
+// unwraps to it.
+type PanicError = fault.PanicError
 
 // RunError is the error of a failed run: the cause, Err, and the Names of all tasks that
 // did not finish.

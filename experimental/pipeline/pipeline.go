@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/fault"
 	"github.com/weft-run/weft/internal/text"
-	"github.com/weft-run/weft/trace"
 )
 
 // ErrStages is wrapped by every error about how a pipeline is put together.
@@ -133,7 +132,7 @@ type pipelineRun[T any] struct {
 // When ctx ends, or done returns an error, items on their way are dropped, the
 // stages come to rest, and Run returns that error with the report. So does it
 // when the source panics, with a *weft.PanicError, and when the source or a stage ends
-// its goroutine, with weft.ErrGoexit. A panic of done goes on after the stages have come
+// its goroutine, with fault.ErrGoexit. A panic of done goes on after the stages have come
 // to rest. Items that fail are no error of Run.
 func (p *Pipeline[T]) Run(ctx context.Context, source iter.Seq[T], done func(Item[T]) error) (*Report, error) {
 	if source == nil || done == nil {
@@ -175,9 +174,9 @@ func (f *pipelineRun[T]) feed(ctx context.Context, source iter.Seq[T], stop cont
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {
-			stop(trace.Recovered("source", p))
+			stop(fault.Recovered("source", p))
 		} else if !returned {
-			stop(fmt.Errorf("source: %w", weft.ErrGoexit))
+			stop(fmt.Errorf("source: %w", fault.ErrGoexit))
 		}
 	}()
 	f.pull(ctx, source)
@@ -211,7 +210,7 @@ func (f *pipelineRun[T]) start(ctx context.Context, stage int, stop context.Canc
 		returned := false
 		defer func() {
 			if !returned {
-				stop(fmt.Errorf("stage %s: %w", f.stages[stage].Name, weft.ErrGoexit))
+				stop(fmt.Errorf("stage %s: %w", f.stages[stage].Name, fault.ErrGoexit))
 				workers.Go(func() { work(worker) })
 			}
 		}()
@@ -281,7 +280,7 @@ func inOrder[T any](queue <-chan *Item[T], do func(*Item[T])) {
 func attempt[T any](ctx context.Context, s *Stage[T], it *Item[T]) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = trace.Recovered("", p)
+			err = fault.Recovered("", p)
 		}
 		if err != nil {
 			err = &ItemError{Index: it.Index, Stage: s.Name, Err: err}

@@ -285,7 +285,7 @@ func TestGoexit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if rep, err := p.Run(t.Context(), c.source, func(pipeline.Item[int]) error { return nil }); !errors.Is(err, weft.ErrGoexit) || rep == nil {
+			if rep, err := p.Run(t.Context(), c.source, func(pipeline.Item[int]) error { return nil }); !errors.Is(err, fault.ErrGoexit) || rep == nil {
 				t.Errorf("%s, %+v: %v", name, o, err)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weft-run/weft/fault"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
@@ -18,8 +19,8 @@ import (
 var (
 	ErrCancelled   = errors.New("run cancelled")
 	ErrNoDevice    = errors.New("no device can run it")
-	ErrOutOfMemory = errors.New("does not fit in memory")
-	ErrTimeout     = errors.New("timed out")
+	ErrOutOfMemory = fault.ErrOutOfMemory
+	ErrTimeout     = fault.ErrTimeout
 	ErrDeviceLost  = errors.New("device lost")
 	ErrDataLost    = errors.New("data lost")
 )

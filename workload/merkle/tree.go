@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/task"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -92,7 +93,7 @@ func (t *Tree) gather(ctx context.Context, leaves [][]byte) error {
 		}
 		return context.Cause(ctx)
 	}
-	hashes, err := weft.Map(ctx, leaves, func(_ context.Context, leaf []byte) ([Size]byte, error) { return HashLeaf(leaf), nil })
+	hashes, err := task.Map(ctx, leaves, func(_ context.Context, leaf []byte) ([Size]byte, error) { return HashLeaf(leaf), nil })
 	if err != nil {
 		return fmt.Errorf("merkle: hash %d leaves: %w", t.n, err)
 	}

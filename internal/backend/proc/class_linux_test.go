@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/experimental/driver"
-	"github.com/weft-run/weft/trace"
+	"github.com/weft-run/weft/fault"
 )
 
 // What an error says to the executor arrives from a worker: whether the kernel can never run, memory
@@ -14,7 +14,7 @@ import (
 func TestClasses(t *testing.T) {
 	known := []error{
 		driver.ErrDeviceLost, driver.ErrKernel, driver.ErrUnfit, driver.ErrFaulted, driver.ErrOutOfMemory, driver.ErrSpoilt,
-		driver.ErrChecksum, driver.ErrStopped, driver.ErrClosed, driver.ErrUnavailable, driver.ErrDependency, trace.ErrPanic,
+		driver.ErrChecksum, driver.ErrStopped, driver.ErrClosed, driver.ErrUnavailable, driver.ErrDependency, fault.ErrPanic,
 	}
 	for _, c := range []struct {
 		err error
@@ -27,8 +27,8 @@ func TestClasses(t *testing.T) {
 		{fmt.Errorf("%w: %w", driver.ErrKernel, driver.ErrFaulted), []error{driver.ErrKernel, driver.ErrFaulted}},
 		{fmt.Errorf("%w: %w", driver.ErrKernel, driver.ErrUnavailable), []error{driver.ErrKernel}},
 		{driver.Spoilt(driver.ErrUnfit), []error{driver.ErrSpoilt}},
-		{driver.Spoilt(trace.ErrPanic), []error{driver.ErrSpoilt, trace.ErrPanic}},
-		{fmt.Errorf("%w; %w", trace.ErrPanic, driver.ErrChecksum), []error{driver.ErrChecksum}},
+		{driver.Spoilt(fault.ErrPanic), []error{driver.ErrSpoilt, fault.ErrPanic}},
+		{fmt.Errorf("%w; %w", fault.ErrPanic, driver.ErrChecksum), []error{driver.ErrChecksum}},
 		{errors.New("boom"), nil},
 	} {
 		got := errorOf(classOf(c.err), c.err.Error())

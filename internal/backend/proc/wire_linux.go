@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/experimental/driver"
+	"github.com/weft-run/weft/fault"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/trace"
 )
 
 // Records in the rings. All numbers are little-endian and of fixed size; what
@@ -212,8 +212,8 @@ const (
 var classes = [...][]error{
 	other: nil, outOfMemory: {driver.ErrOutOfMemory}, lost: {driver.ErrDeviceLost}, brokenKernel: {driver.ErrKernel},
 	lostByKernel: {driver.ErrDeviceLost, driver.ErrKernel}, dependency: {driver.ErrDependency}, closed: {driver.ErrClosed},
-	unavailable: {driver.ErrUnavailable}, stopped: {driver.ErrStopped}, panicked: {trace.ErrPanic},
-	spoilt: {driver.ErrSpoilt}, spoiltByPanic: {driver.ErrSpoilt, trace.ErrPanic}, changed: {driver.ErrChecksum},
+	unavailable: {driver.ErrUnavailable}, stopped: {driver.ErrStopped}, panicked: {fault.ErrPanic},
+	spoilt: {driver.ErrSpoilt}, spoiltByPanic: {driver.ErrSpoilt, fault.ErrPanic}, changed: {driver.ErrChecksum},
 	faulted: {driver.ErrKernel, driver.ErrFaulted}, unfit: {driver.ErrUnfit},
 }
 
@@ -229,7 +229,7 @@ func classOf(err error) class {
 		return faulted
 	case errors.Is(err, driver.ErrChecksum):
 		return changed
-	case errors.Is(err, driver.ErrSpoilt) && errors.Is(err, trace.ErrPanic):
+	case errors.Is(err, driver.ErrSpoilt) && errors.Is(err, fault.ErrPanic):
 		return spoiltByPanic
 	case errors.Is(err, driver.ErrSpoilt):
 		return spoilt
@@ -249,7 +249,7 @@ func classOf(err error) class {
 		return closed
 	case errors.Is(err, driver.ErrStopped):
 		return stopped
-	case errors.Is(err, trace.ErrPanic):
+	case errors.Is(err, fault.ErrPanic):
 		return panicked
 	}
 	return other

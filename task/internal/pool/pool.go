@@ -1,4 +1,4 @@
-// Package pool runs tasks that are Go functions on a few goroutines. The root package
+// Package pool runs tasks that are Go functions on a few goroutines. Package task
 // gives it tasks with their contexts; which of them may start when is decided by package
 // gate, unless there is nothing to decide: a task without predecessors, limit, priority
 // and retries goes straight into a deque.
@@ -27,14 +27,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weft-run/weft/internal/gate"
+	"github.com/weft-run/weft/fault"
+	"github.com/weft-run/weft/task/internal/gate"
 )
-
-// ErrDeadlock is the error of a wait that would not end.
-var ErrDeadlock = errors.New("the task waits for itself")
-
-// ErrGoexit is the error of a task that did not return.
-var ErrGoexit = errors.New("runtime.Goexit ended the goroutine of the task")
 
 // ErrClosed is the cause with which tasks of a group that was closed end.
 var ErrClosed = errors.New("the scope has ended")
@@ -378,7 +373,7 @@ func (p *Pool) run(t *Task, slot uint16, depth uint8) {
 	returned := false
 	defer func() {
 		if !returned {
-			p.finish(t, ErrGoexit)
+			p.finish(t, fault.ErrGoexit)
 		}
 	}()
 	err := t.body.Run(t)

@@ -1,4 +1,4 @@
-package weft_test
+package task_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/task"
 	"go.uber.org/goleak"
 )
 
@@ -33,7 +33,7 @@ func counted(n int, given *atomic.Int64, runs *atomic.Bool) iter.Seq[int] {
 // Results come in order however long each takes, and never are more elements on their way
 // than twice as many as run at a time.
 func TestStream(t *testing.T) {
-	for name, o := range map[string][]weft.TaskOption{"plain": nil, "limit": {weft.Within(weft.NewLimit(40))}} {
+	for name, o := range map[string][]task.Option{"plain": nil, "limit": {task.Within(task.NewLimit(40))}} {
 		most := int64(2 * runtime.GOMAXPROCS(0))
 		if o != nil {
 			most = max(most, 80)
@@ -42,7 +42,7 @@ func TestStream(t *testing.T) {
 			var given, taken, peak atomic.Int64
 			var runs atomic.Bool
 			at := 0
-			for y, err := range weft.Stream(ctx, counted(500, &given, &runs), func(_ context.Context, x int) (int, error) {
+			for y, err := range task.Stream(ctx, counted(500, &given, &runs), func(_ context.Context, x int) (int, error) {
 				if n := given.Load() - taken.Load(); n > peak.Load() {
 					peak.Store(n)
 				}
@@ -83,7 +83,7 @@ func TestStreamBreak(t *testing.T) {
 				}
 			}()
 			at := 0
-			for _, err := range weft.Stream(t.Context(), counted(1<<40, &given, &runs), func(ctx context.Context, x int) (int, error) {
+			for _, err := range task.Stream(t.Context(), counted(1<<40, &given, &runs), func(ctx context.Context, x int) (int, error) {
 				calls.Add(1)
 				defer calls.Add(-1)
 				if leave == "error" && x == 30 {
@@ -131,7 +131,7 @@ func TestStreamAnswers(t *testing.T) {
 		}
 	}
 	var got []int
-	for y, err := range weft.Stream(t.Context(), ask, func(_ context.Context, x int) (int, error) { return 2 * x, nil }) {
+	for y, err := range task.Stream(t.Context(), ask, func(_ context.Context, x int) (int, error) { return 2 * x, nil }) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestStreamAnswers(t *testing.T) {
 func TestStreamEnds(t *testing.T) {
 	same := func(_ context.Context, x int) (int, error) { return x, nil }
 	last := func(ctx context.Context, xs iter.Seq[int]) (n int, err error) {
-		for _, e := range weft.Stream(ctx, xs, same) {
+		for _, e := range task.Stream(ctx, xs, same) {
 			if err != nil {
 				t.Errorf("goes on after %v", err)
 			}
@@ -160,11 +160,11 @@ func TestStreamEnds(t *testing.T) {
 	if n, err := last(t.Context(), func(func(int) bool) {}); n != 0 || err != nil {
 		t.Errorf("empty: %d, %v", n, err)
 	}
-	var p *weft.PanicError
+	var p *task.PanicError
 	if n, err := last(t.Context(), func(yield func(int) bool) { yield(1); panic("no more") }); n != 1 || !errors.As(err, &p) || p.Value != "no more" {
 		t.Errorf("panic: %d, %v", n, err)
 	}
-	if n, err := last(t.Context(), func(yield func(int) bool) { yield(1); runtime.Goexit() }); n != 1 || !errors.Is(err, weft.ErrGoexit) {
+	if n, err := last(t.Context(), func(yield func(int) bool) { yield(1); runtime.Goexit() }); n != 1 || !errors.Is(err, task.ErrGoexit) {
 		t.Errorf("Goexit: %d, %v", n, err)
 	}
 	why := errors.New("enough")
@@ -183,7 +183,7 @@ func TestStreamEnds(t *testing.T) {
 		t.Errorf("cancelled before: %d, %v", n, err)
 	}
 	// The same sequence of results can be had twice.
-	s := weft.Stream(t.Context(), slices.Values(indices(3)), same)
+	s := task.Stream(t.Context(), slices.Values(indices(3)), same)
 	for range 2 {
 		sum := 0
 		for x, err := range s {

@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft/internal/gate"
+	"github.com/weft-run/weft/fault"
+	"github.com/weft-run/weft/task/internal/gate"
 )
 
 var (
@@ -141,7 +142,7 @@ func (s *stress) body(ctx context.Context, x *stressTask, older []*stressTask) e
 		err := o.Wait(ctx)
 		waits = false
 		s.enter(x)
-		if errors.Is(err, ErrDeadlock) {
+		if errors.Is(err, fault.ErrDeadlock) {
 			s.t.Errorf("seed %d: a deadlock where there is none", s.seed)
 		}
 		if err != nil && rng.IntN(2) == 0 {
@@ -246,7 +247,7 @@ func TestStress(t *testing.T) {
 		s := &stress{t: t, seed: *stressSeed + i}
 		s.run()
 		if t.Failed() {
-			t.Fatalf("again: go test ./internal/pool -run '^TestStress$' -stress.seeds 1 -stress.seed %d", s.seed)
+			t.Fatalf("again: go test ./task/internal/pool -run '^TestStress$' -stress.seeds 1 -stress.seed %d", s.seed)
 		}
 	}
 }

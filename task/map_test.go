@@ -1,4 +1,4 @@
-package weft_test
+package task_test
 
 import (
 	"context"
@@ -15,23 +15,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/task"
 )
 
 // optionSets are the options that calls of the family are tested with.
-func optionSets() map[string][]weft.TaskOption {
-	return map[string][]weft.TaskOption{
-		"plain": nil, "limit": {weft.Within(weft.NewLimit(3))}, "urgent": {weft.Priority(1)}, "idle": {weft.Priority(-1)},
+func optionSets() map[string][]task.Option {
+	return map[string][]task.Option{
+		"plain": nil, "limit": {task.Within(task.NewLimit(3))}, "urgent": {task.Priority(1)}, "idle": {task.Priority(-1)},
 	}
 }
 
 // inTask calls f, and again in a task with the options.
-func inTask(t *testing.T, o []weft.TaskOption, f func(ctx context.Context) error) {
+func inTask(t *testing.T, o []task.Option, f func(ctx context.Context) error) {
 	t.Helper()
 	if err := f(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := weft.Do(t.Context(), f, o...).Wait(t.Context()); err != nil {
+	if _, err := task.Do(t.Context(), f, o...).Wait(t.Context()); err != nil {
 		t.Errorf("in a task: %v", err)
 	}
 }
@@ -40,7 +40,7 @@ func TestMap(t *testing.T) {
 	for name, o := range optionSets() {
 		for _, n := range []int{0, 1, 2, 7, 1000, 30_000} {
 			inTask(t, o, func(ctx context.Context) error {
-				got, err := weft.Map(ctx, indices(n), func(_ context.Context, x int) (string, error) { return strconv.Itoa(x), nil }, o...)
+				got, err := task.Map(ctx, indices(n), func(_ context.Context, x int) (string, error) { return strconv.Itoa(x), nil }, o...)
 				if err != nil || len(got) != n || got == nil {
 					return fmt.Errorf("%s: %d elements gave %d, %w", name, n, len(got), err)
 				}
@@ -57,12 +57,12 @@ func TestMap(t *testing.T) {
 
 // Many at once do not see one another, and calls may be nested.
 func TestMapsAtOnce(t *testing.T) {
-	sums, err := weft.Map(t.Context(), indices(40), func(ctx context.Context, k int) (int, error) {
-		inner, err := weft.Map(ctx, indices(500), func(_ context.Context, x int) (int, error) { return x * k, nil })
+	sums, err := task.Map(t.Context(), indices(40), func(ctx context.Context, k int) (int, error) {
+		inner, err := task.Map(ctx, indices(500), func(_ context.Context, x int) (int, error) { return x * k, nil })
 		if err != nil {
 			return 0, err
 		}
-		return weft.Reduce(ctx, inner, func(_ context.Context, a, b int) (int, error) { return a + b, nil })
+		return task.Reduce(ctx, inner, func(_ context.Context, a, b int) (int, error) { return a + b, nil })
 	})
 	for k := range sums {
 		if sums[k] != k*500*499/2 {
@@ -79,22 +79,22 @@ func TestMapsAtOnce(t *testing.T) {
 func TestElementError(t *testing.T) {
 	const n = 5000
 	odd := errors.New("odd")
-	calls := func(f func(x int) error, o []weft.TaskOption) map[string]func() error {
+	calls := func(f func(x int) error, o []task.Option) map[string]func() error {
 		return map[string]func() error{
 			"Map": func() error {
-				_, err := weft.Map(t.Context(), indices(n), func(_ context.Context, x int) (int, error) { return x, f(x) }, o...)
+				_, err := task.Map(t.Context(), indices(n), func(_ context.Context, x int) (int, error) { return x, f(x) }, o...)
 				return err
 			},
 			"Each": func() error {
-				return weft.Each(t.Context(), indices(n), func(_ context.Context, x int) error { return f(x) }, o...)
+				return task.Each(t.Context(), indices(n), func(_ context.Context, x int) error { return f(x) }, o...)
 			},
 			"Filter": func() error {
-				_, err := weft.Filter(t.Context(), indices(n), func(_ context.Context, x int) (bool, error) { return true, f(x) }, o...)
+				_, err := task.Filter(t.Context(), indices(n), func(_ context.Context, x int) (bool, error) { return true, f(x) }, o...)
 				return err
 			},
 			"Stream": func() error {
 				want := 0
-				for x, err := range weft.Stream(t.Context(), slices.Values(indices(n)), func(_ context.Context, x int) (int, error) { return x, f(x) }, o...) {
+				for x, err := range task.Stream(t.Context(), slices.Values(indices(n)), func(_ context.Context, x int) (int, error) { return x, f(x) }, o...) {
 					if err != nil {
 						return err
 					}
@@ -122,27 +122,27 @@ func TestElementError(t *testing.T) {
 			return nil
 		}, nil)
 		for name := range failing {
-			var e *weft.ElementError
+			var e *task.ElementError
 			if err := failing[name](); !errors.Is(err, odd) || !errors.As(err, &e) || e.Index != first {
 				t.Errorf("%s, first at %d: %v", name, first, err)
 			}
-			var p *weft.PanicError
+			var p *task.PanicError
 			err := panicking[name]()
-			if !errors.Is(err, weft.ErrPanic) || !errors.As(err, &e) || e.Index != first || !errors.As(err, &p) ||
+			if !errors.Is(err, task.ErrPanic) || !errors.As(err, &e) || e.Index != first || !errors.As(err, &p) ||
 				!strings.Contains(p.At, "map_test.go:") || !strings.Contains(string(p.Stack), "TestElementError") {
 				t.Errorf("%s, first panic at %d: %v", name, first, err)
 			}
 		}
 	}
-	for _, o := range [][]weft.TaskOption{nil, {weft.Priority(1)}} {
+	for _, o := range [][]task.Option{nil, {task.Priority(1)}} {
 		for name, call := range calls(func(x int) error {
 			if x == 77 {
 				runtime.Goexit()
 			}
 			return nil
 		}, o) {
-			var e *weft.ElementError
-			if err := call(); !errors.Is(err, weft.ErrGoexit) || !errors.As(err, &e) || e.Index != 77 {
+			var e *task.ElementError
+			if err := call(); !errors.Is(err, task.ErrGoexit) || !errors.As(err, &e) || e.Index != 77 {
 				t.Errorf("%s: Goexit: %v", name, err)
 			}
 		}
@@ -152,11 +152,11 @@ func TestElementError(t *testing.T) {
 // The first error cancels the context of the others, with and without options, and is told
 // in place of what they return then.
 func TestFirstErrorCancels(t *testing.T) {
-	for name, o := range map[string][]weft.TaskOption{"plain": nil, "limit": {weft.Within(weft.NewLimit(20))}, "retry": {weft.Retry(1, time.Nanosecond)}} {
+	for name, o := range map[string][]task.Option{"plain": nil, "limit": {task.Within(task.NewLimit(20))}, "retry": {task.Retry(1, time.Nanosecond)}} {
 		var calls atomic.Int32
 		xs := indices(1000)
 		fails := len(xs) / 2
-		got, err := weft.Map(t.Context(), xs, func(ctx context.Context, x int) (int, error) {
+		got, err := task.Map(t.Context(), xs, func(ctx context.Context, x int) (int, error) {
 			if calls.Add(1); x == fails {
 				return 0, io.EOF
 			}
@@ -170,25 +170,25 @@ func TestFirstErrorCancels(t *testing.T) {
 				return x, nil
 			}
 		}, o...)
-		var e *weft.ElementError
+		var e *task.ElementError
 		if got != nil || !errors.As(err, &e) || e.Index != fails || e.Err != io.EOF {
 			t.Errorf("%s: %v after %d calls", name, err, calls.Load())
 		}
 	}
 	// Those that wait for nothing but their context.
 	var calls atomic.Int32
-	_, err := weft.Map(t.Context(), indices(1000), func(ctx context.Context, x int) (int, error) {
+	_, err := task.Map(t.Context(), indices(1000), func(ctx context.Context, x int) (int, error) {
 		if calls.Add(1); x == 17 {
 			return 0, io.EOF
 		}
 		<-ctx.Done()
 		return 0, ctx.Err()
-	}, weft.Within(weft.NewLimit(20)))
+	}, task.Within(task.NewLimit(20)))
 	if !errors.Is(err, io.EOF) || calls.Load() > 20 {
 		t.Errorf("%v after %d calls", err, calls.Load())
 	}
 	two := make(chan struct{})
-	err = weft.Each(t.Context(), indices(2), func(ctx context.Context, x int) error {
+	err = task.Each(t.Context(), indices(2), func(ctx context.Context, x int) error {
 		if x == 1 {
 			<-two
 			return io.EOF
@@ -197,7 +197,7 @@ func TestFirstErrorCancels(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
-	var e *weft.ElementError
+	var e *task.ElementError
 	if !errors.As(err, &e) || e.Index != 1 || e.Err != io.EOF {
 		t.Errorf("one of two: %v", err)
 	}
@@ -207,7 +207,7 @@ func TestFirstErrorCancels(t *testing.T) {
 // the last fails first, and the second, which is begun after that, is told.
 func TestEarlierElements(t *testing.T) {
 	n := 8 * runtime.GOMAXPROCS(0) // two for each part
-	err := weft.Each(t.Context(), indices(n), func(ctx context.Context, x int) error {
+	err := task.Each(t.Context(), indices(n), func(ctx context.Context, x int) error {
 		switch x {
 		case 0:
 			<-ctx.Done()
@@ -225,7 +225,7 @@ func TestMapCancelled(t *testing.T) {
 	for name, o := range optionSets() {
 		why := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		got, err := weft.Map(ctx, indices(100_000), func(ctx context.Context, x int) (int, error) {
+		got, err := task.Map(ctx, indices(100_000), func(ctx context.Context, x int) (int, error) {
 			if x == 50 {
 				cancel(why)
 				return 0, ctx.Err()
@@ -236,23 +236,23 @@ func TestMapCancelled(t *testing.T) {
 			t.Errorf("%s: cancelled under way: %d results, %v", name, len(got), err)
 		}
 		never := func(context.Context, int) (int, error) { t.Error("called"); return 0, nil }
-		if _, err := weft.Map(ctx, indices(10), never, o...); err != why {
+		if _, err := task.Map(ctx, indices(10), never, o...); err != why {
 			t.Errorf("%s: cancelled before: %v", name, err)
 		}
-		if _, err := weft.Reduce(ctx, indices(1), func(context.Context, int, int) (int, error) { return 0, nil }, o...); err != why {
+		if _, err := task.Reduce(ctx, indices(1), func(context.Context, int, int) (int, error) { return 0, nil }, o...); err != why {
 			t.Errorf("%s: Reduce, cancelled before: %v", name, err)
 		}
 	}
 	var ended context.Context
-	if err := weft.Scope(t.Context(), func(ctx context.Context) error { ended = ctx; return nil }); err != nil {
+	if err := task.Scope(t.Context(), func(ctx context.Context) error { ended = ctx; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if err := weft.Each(ended, indices(10), func(context.Context, int) error { return nil }); !errors.Is(err, weft.ErrScopeEnded) {
+	if err := task.Each(ended, indices(10), func(context.Context, int) error { return nil }); !errors.Is(err, task.ErrScopeEnded) {
 		t.Errorf("in a scope that has ended: %v", err)
 	}
-	failed := weft.Do(t.Context(), func(context.Context) error { return io.EOF })
-	err := weft.Each(t.Context(), indices(10), func(context.Context, int) error { return nil }, weft.After(failed))
-	var de *weft.DependencyError
+	failed := task.Do(t.Context(), func(context.Context) error { return io.EOF })
+	err := task.Each(t.Context(), indices(10), func(context.Context, int) error { return nil }, task.After(failed))
+	var de *task.DependencyError
 	if !errors.As(err, &de) || de.Err != io.EOF {
 		t.Errorf("after a task that failed: %v", err)
 	}
@@ -268,7 +268,7 @@ func TestMapDivides(t *testing.T) {
 	var far atomic.Int64
 	end := time.Now().Add(60 * time.Second)
 	part := n / (4 * runtime.GOMAXPROCS(0))
-	err := weft.Each(t.Context(), indices(n), func(_ context.Context, x int) error {
+	err := task.Each(t.Context(), indices(n), func(_ context.Context, x int) error {
 		if x >= part/2 && x < part {
 			far.Store(1)
 		}
@@ -296,7 +296,7 @@ func TestMapUsesCores(t *testing.T) {
 	most := int32(min(runtime.GOMAXPROCS(0), 2))
 	var now, peak atomic.Int32
 	end := time.Now().Add(60 * time.Second)
-	_, err := weft.Map(t.Context(), indices(40), func(_ context.Context, i int) (int, error) {
+	_, err := task.Map(t.Context(), indices(40), func(_ context.Context, i int) (int, error) {
 		n := now.Add(1)
 		for old := peak.Load(); n > old && !peak.CompareAndSwap(old, n); old = peak.Load() {
 		}
@@ -321,7 +321,7 @@ func TestFilter(t *testing.T) {
 			}
 			want := slices.DeleteFunc(slices.Clone(xs), func(x int) bool { return x%3 != 0 })
 			inTask(t, o, func(ctx context.Context) error {
-				got, err := weft.Filter(ctx, xs, func(_ context.Context, x int) (bool, error) { return x%3 == 0, nil }, o...)
+				got, err := task.Filter(ctx, xs, func(_ context.Context, x int) (bool, error) { return x%3 == 0, nil }, o...)
 				if err != nil || got == nil || !slices.Equal(got, want) {
 					return fmt.Errorf("%s: %d of %d elements: %d, %w", name, len(want), n, len(got), err)
 				}
@@ -357,7 +357,7 @@ func TestReduce(t *testing.T) {
 			if n > 0 {
 				want = tree(xs, join)
 			}
-			got, err := weft.Reduce(t.Context(), xs, func(_ context.Context, a, b string) (string, error) { return join(a, b), nil }, o...)
+			got, err := task.Reduce(t.Context(), xs, func(_ context.Context, a, b string) (string, error) { return join(a, b), nil }, o...)
 			if err != nil || got != want {
 				t.Fatalf("%s: %d elements: %s, %v; want %s", name, n, got, err, want)
 			}
@@ -368,7 +368,7 @@ func TestReduce(t *testing.T) {
 		}
 		want := tree(floats, func(a, b float32) float32 { return a + b })
 		inTask(t, o, func(ctx context.Context) error {
-			got, err := weft.Reduce(ctx, floats, func(_ context.Context, a, b float32) (float32, error) { return a + b, nil }, o...)
+			got, err := task.Reduce(ctx, floats, func(_ context.Context, a, b float32) (float32, error) { return a + b, nil }, o...)
 			if err != nil || math.Float32bits(got) != math.Float32bits(want) {
 				return fmt.Errorf("%s: %v, %w; want %v", name, got, err, want)
 			}
@@ -384,10 +384,10 @@ func TestReduceError(t *testing.T) {
 	for i := range xs {
 		xs[i] = span{i, i + 1}
 	}
-	for _, o := range [][]weft.TaskOption{nil, {weft.Priority(1)}} {
+	for _, o := range [][]task.Option{nil, {task.Priority(1)}} {
 		for _, at := range []int{1, 2, 64, 511, 512, 513, 999} {
 			for _, panics := range []bool{false, true} {
-				_, err := weft.Reduce(t.Context(), xs, func(_ context.Context, a, b span) (span, error) {
+				_, err := task.Reduce(t.Context(), xs, func(_ context.Context, a, b span) (span, error) {
 					if a.hi != b.lo {
 						t.Errorf("%v and %v", a, b)
 					}
@@ -399,8 +399,8 @@ func TestReduceError(t *testing.T) {
 					}
 					return span{a.lo, b.hi}, nil
 				}, o...)
-				var e *weft.ElementError
-				if !errors.As(err, &e) || e.Index != at || !errors.Is(err, io.EOF) || errors.Is(err, weft.ErrPanic) != panics {
+				var e *task.ElementError
+				if !errors.As(err, &e) || e.Index != at || !errors.Is(err, io.EOF) || errors.Is(err, task.ErrPanic) != panics {
 					t.Errorf("at %d: %v", at, err)
 				}
 			}
@@ -413,31 +413,29 @@ func TestNilArguments(t *testing.T) {
 	ctx, xs := t.Context(), []int{1}
 	f := func(context.Context, int) (int, error) { return 0, nil }
 	var none context.Context
-	rt := open(t, weft.Options{Devices: "cpu/1", Funcs: incFuncs})
-	g := small(t, 1)
 	for want, call := range map[string]func(){
-		"weft: Go: the context is nil; use context.Background()":     func() { weft.Go(none, value(1)) },
-		"weft: Open: the context is nil; use context.Background()":   func() { weft.Open(none, weft.Options{}) },
-		"weft: Run: the context is nil; use context.Background()":    func() { rt.Run(none, g, weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16))) },
-		"weft: Go: the function is nil":                              func() { weft.Go[int](ctx, nil) },
-		"weft: Do: the function is nil":                              func() { weft.Do(ctx, nil) },
-		"weft: WithProgress: the function is nil":                    func() { weft.WithProgress(ctx, nil) },
-		"weft: Scope: the function is nil":                           func() { weft.Scope(ctx, nil) },
-		"weft: Scope: option 1 is nil":                               func() { weft.Scope(ctx, func(context.Context) error { return nil }, weft.KeepGoing(), nil) },
-		"weft: Map: the function is nil":                             func() { weft.Map[int, int](ctx, xs, nil) },
-		"weft: Map: the context is nil; use context.Background()":    func() { weft.Map(none, xs, f) },
-		"weft: task option 0 is nil":                                 func() { weft.Map(ctx, xs, f, nil) },
-		"weft: Each: the function is nil":                            func() { weft.Each(ctx, xs, nil) },
-		"weft: Filter: the function is nil":                          func() { weft.Filter(ctx, xs, nil) },
-		"weft: Reduce: the function is nil":                          func() { weft.Reduce(ctx, xs, nil) },
-		"weft: Stream: the function is nil":                          func() { weft.Stream[int, int](ctx, slices.Values(xs), nil) },
-		"weft: Stream: the sequence is nil":                          func() { weft.Stream(ctx, nil, f) },
-		"weft: Stream: the context is nil; use context.Background()": func() { weft.Stream(none, slices.Values(xs), f) },
-		"weft: After: future 0 belongs to no task":                   func() { weft.After(nil) },
-		"weft: After: future 1 belongs to no task":                   func() { weft.After(weft.Go(ctx, value(1)), weft.Future[int]{}) },
-		"weft: Wait: the context is nil; use context.Background()":   func() { weft.Go(ctx, value(1)).Wait(none) },
-		"weft: the zero Future belongs to no task; Go returns one that does": func() {
-			weft.Future[int]{}.Wait(ctx)
+		"task: Go: the context is nil; use context.Background()":     func() { task.Go(none, value(1)) },
+		"task: Go: the function is nil":                              func() { task.Go[int](ctx, nil) },
+		"task: Do: the function is nil":                              func() { task.Do(ctx, nil) },
+		"task: WithProgress: the function is nil":                    func() { task.WithProgress(ctx, nil) },
+		"task: Block: the context is nil; use context.Background()":  func() { task.Block(none, func() {}) },
+		"task: Block: the function is nil":                           func() { task.Block(ctx, nil) },
+		"task: Scope: the function is nil":                           func() { task.Scope(ctx, nil) },
+		"task: Scope: option 1 is nil":                               func() { task.Scope(ctx, func(context.Context) error { return nil }, task.KeepGoing(), nil) },
+		"task: Map: the function is nil":                             func() { task.Map[int, int](ctx, xs, nil) },
+		"task: Map: the context is nil; use context.Background()":    func() { task.Map(none, xs, f) },
+		"task: option 0 is nil":                                      func() { task.Map(ctx, xs, f, nil) },
+		"task: Each: the function is nil":                            func() { task.Each(ctx, xs, nil) },
+		"task: Filter: the function is nil":                          func() { task.Filter(ctx, xs, nil) },
+		"task: Reduce: the function is nil":                          func() { task.Reduce(ctx, xs, nil) },
+		"task: Stream: the function is nil":                          func() { task.Stream[int, int](ctx, slices.Values(xs), nil) },
+		"task: Stream: the sequence is nil":                          func() { task.Stream(ctx, nil, f) },
+		"task: Stream: the context is nil; use context.Background()": func() { task.Stream(none, slices.Values(xs), f) },
+		"task: After: future 0 belongs to no task":                   func() { task.After(nil) },
+		"task: After: future 1 belongs to no task":                   func() { task.After(task.Go(ctx, value(1)), task.Future[int]{}) },
+		"task: Wait: the context is nil; use context.Background()":   func() { task.Go(ctx, value(1)).Wait(none) },
+		"task: the zero Future belongs to no task; Go returns one that does": func() {
+			task.Future[int]{}.Wait(ctx)
 		},
 	} {
 		func() {
@@ -449,4 +447,12 @@ func TestNilArguments(t *testing.T) {
 			call()
 		}()
 	}
+}
+
+func indices(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package weft_test
+package task_test
 
 import (
 	"context"
@@ -8,16 +8,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/task"
 )
 
 // A graph of tasks: two that are independent, one that needs both. What it runs after has
 // succeeded, so that it takes the values without a wait.
 func ExampleAfter() {
 	ctx := context.Background()
-	width := weft.Go(ctx, func(context.Context) (int, error) { return 6, nil })
-	height := weft.Go(ctx, func(context.Context) (int, error) { return 7, nil })
-	area := weft.Go(ctx, func(context.Context) (int, error) { return width.Value() * height.Value(), nil }, weft.After(width, height))
+	width := task.Go(ctx, func(context.Context) (int, error) { return 6, nil })
+	height := task.Go(ctx, func(context.Context) (int, error) { return 7, nil })
+	area := task.Go(ctx, func(context.Context) (int, error) { return width.Value() * height.Value(), nil }, task.After(width, height))
 	fmt.Println(area.Wait(ctx))
 	// Output: 42 <nil>
 }
@@ -25,8 +25,8 @@ func ExampleAfter() {
 // A task that fails is named by the error of those that were to run after it.
 func ExampleDependencyError() {
 	ctx := context.Background()
-	load := weft.Go(ctx, func(context.Context) ([]byte, error) { return nil, errors.New("no such file") }, weft.Name("load"))
-	parse := weft.Go(ctx, func(context.Context) (int, error) { return len(load.Value()), nil }, weft.After(load), weft.Name("parse"))
+	load := task.Go(ctx, func(context.Context) ([]byte, error) { return nil, errors.New("no such file") }, task.Name("load"))
+	parse := task.Go(ctx, func(context.Context) (int, error) { return len(load.Value()), nil }, task.After(load), task.Name("parse"))
 	_, err := parse.Wait(ctx)
 	fmt.Println(err)
 	// Output: task parse: not run, since load failed: no such file
@@ -38,7 +38,7 @@ func fib(ctx context.Context, n int) (int, error) {
 	if n < 2 {
 		return n, nil
 	}
-	a := weft.Go(ctx, func(ctx context.Context) (int, error) { return fib(ctx, n-1) })
+	a := task.Go(ctx, func(ctx context.Context) (int, error) { return fib(ctx, n-1) })
 	b, err := fib(ctx, n-2)
 	if err != nil {
 		return 0, err
@@ -50,7 +50,7 @@ func fib(ctx context.Context, n int) (int, error) {
 // Recursion: tasks that start tasks and wait for them. A loop or a condition is one of Go.
 func ExampleGo_recursion() {
 	ctx := context.Background()
-	f := weft.Go(ctx, func(ctx context.Context) (int, error) { return fib(ctx, 20) })
+	f := task.Go(ctx, func(ctx context.Context) (int, error) { return fib(ctx, 20) })
 	fmt.Println(f.Wait(ctx))
 	// Output: 6765 <nil>
 }
@@ -58,16 +58,16 @@ func ExampleGo_recursion() {
 // At most three of these run at a time, on goroutines of their own, however many
 // processors there are.
 func ExampleLimit() {
-	service := weft.NewLimit(3)
+	service := task.NewLimit(3)
 	var now, most atomic.Int32
-	err := weft.Each(context.Background(), make([]int, 20), func(context.Context, int) error {
+	err := task.Each(context.Background(), make([]int, 20), func(context.Context, int) error {
 		n := now.Add(1)
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}
 		time.Sleep(time.Millisecond) // a request
 		now.Add(-1)
 		return nil
-	}, weft.Within(service))
+	}, task.Within(service))
 	fmt.Println(most.Load() <= 3, err)
 	// Output: true <nil>
 }
@@ -75,12 +75,12 @@ func ExampleLimit() {
 // A task that fails is called again only if that is asked for.
 func ExampleRetry() {
 	tries := 0
-	f := weft.Go(context.Background(), func(context.Context) (string, error) {
+	f := task.Go(context.Background(), func(context.Context) (string, error) {
 		if tries++; tries < 3 {
 			return "", errors.New("busy")
 		}
 		return "served", nil
-	}, weft.Retry(5, time.Millisecond))
+	}, task.Retry(5, time.Millisecond))
 	answer, err := f.Wait(context.Background())
 	fmt.Println(answer, err, tries)
 	// Output: served <nil> 3
@@ -88,15 +88,15 @@ func ExampleRetry() {
 
 // A panic is an error with its place and its stack.
 func ExamplePanicError() {
-	f := weft.Go(context.Background(), func(context.Context) (int, error) {
+	f := task.Go(context.Background(), func(context.Context) (int, error) {
 		var xs []int
 		return xs[3], nil
-	}, weft.Name("lookup"))
+	}, task.Name("lookup"))
 	_, err := f.Wait(context.Background())
-	var p *weft.PanicError
+	var p *task.PanicError
 	if errors.As(err, &p) {
 		fmt.Println(p.Value)
-		fmt.Println(strings.Contains(p.At, "example_tasks_test.go:"), errors.Is(err, weft.ErrPanic), len(p.Stack) > 0)
+		fmt.Println(strings.Contains(p.At, "example_task_test.go:"), errors.Is(err, task.ErrPanic), len(p.Stack) > 0)
 	}
 	// Output:
 	// runtime error: index out of range [3] with length 0
@@ -105,12 +105,12 @@ func ExamplePanicError() {
 
 // A scope ends when all its tasks have, with the first error, which cancels the others.
 func ExampleScope() {
-	err := weft.Scope(context.Background(), func(ctx context.Context) error {
-		weft.Do(ctx, func(ctx context.Context) error {
+	err := task.Scope(context.Background(), func(ctx context.Context) error {
+		task.Do(ctx, func(ctx context.Context) error {
 			<-ctx.Done() // the other has failed
 			return ctx.Err()
 		})
-		weft.Do(ctx, func(context.Context) error { return errors.New("disk full") })
+		task.Do(ctx, func(context.Context) error { return errors.New("disk full") })
 		return nil
 	})
 	fmt.Println(err)
@@ -120,9 +120,9 @@ func ExampleScope() {
 // With KeepGoing the others go on.
 func ExampleScope_keepGoing() {
 	var done atomic.Int32
-	err := weft.Scope(context.Background(), func(ctx context.Context) error {
+	err := task.Scope(context.Background(), func(ctx context.Context) error {
 		for i := range 5 {
-			weft.Do(ctx, func(context.Context) error {
+			task.Do(ctx, func(context.Context) error {
 				if i == 2 {
 					return errors.New("the third failed")
 				}
@@ -131,7 +131,7 @@ func ExampleScope_keepGoing() {
 			})
 		}
 		return nil
-	}, weft.KeepGoing())
+	}, task.KeepGoing())
 	fmt.Println(done.Load(), err)
 	// Output: 4 the third failed
 }
@@ -141,7 +141,7 @@ func ExampleScope_keepGoing() {
 func ExampleFuture_Wait_cancelled() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	never := make(chan int)
-	first := weft.Go(ctx, func(ctx context.Context) (int, error) {
+	first := task.Go(ctx, func(ctx context.Context) (int, error) {
 		select {
 		case x := <-never:
 			return x, nil
@@ -149,7 +149,7 @@ func ExampleFuture_Wait_cancelled() {
 			return 0, context.Cause(ctx)
 		}
 	})
-	second := weft.Go(ctx, func(context.Context) (int, error) { return 1, nil }, weft.After(first))
+	second := task.Go(ctx, func(context.Context) (int, error) { return 1, nil }, task.After(first))
 	cancel(errors.New("shutting down"))
 	_, err := second.Wait(context.Background())
 	fmt.Println(errors.Is(err, context.Cause(ctx)))
@@ -162,30 +162,30 @@ func ExampleFuture_Wait_cancelled() {
 
 // A timeout is for each call of the function.
 func ExampleTimeout() {
-	f := weft.Go(context.Background(), func(ctx context.Context) (int, error) {
+	f := task.Go(context.Background(), func(ctx context.Context) (int, error) {
 		<-ctx.Done() // a service that does not answer
 		return 0, ctx.Err()
-	}, weft.Timeout(time.Millisecond))
+	}, task.Timeout(time.Millisecond))
 	_, err := f.Wait(context.Background())
-	fmt.Println(errors.Is(err, weft.ErrTimeout), errors.Is(err, context.DeadlineExceeded))
+	fmt.Println(errors.Is(err, task.ErrTimeout), errors.Is(err, context.DeadlineExceeded))
 	// Output: true true
 }
 
 // Within a limit of one the order can be seen: by priority, then as they were started.
 func ExamplePriority() {
-	one := weft.NewLimit(1)
+	one := task.NewLimit(1)
 	var order []string
-	err := weft.Scope(context.Background(), func(ctx context.Context) error {
+	err := task.Scope(context.Background(), func(ctx context.Context) error {
 		ready := make(chan struct{})
-		weft.Do(ctx, func(context.Context) error { <-ready; return nil }, weft.Within(one))
+		task.Do(ctx, func(context.Context) error { <-ready; return nil }, task.Within(one))
 		for _, t := range []struct {
 			name     string
 			priority int
 		}{{"tidy up", -1}, {"work", 0}, {"alarm", 5}, {"more work", 0}} {
-			weft.Do(ctx, func(context.Context) error {
+			task.Do(ctx, func(context.Context) error {
 				order = append(order, t.name)
 				return nil
-			}, weft.Within(one), weft.Priority(t.priority))
+			}, task.Within(one), task.Priority(t.priority))
 		}
 		close(ready)
 		return nil
@@ -196,7 +196,7 @@ func ExamplePriority() {
 
 // Done is for select.
 func ExampleFuture_Done() {
-	f := weft.Go(context.Background(), func(context.Context) (int, error) { return 5, nil })
+	f := task.Go(context.Background(), func(context.Context) (int, error) { return 5, nil })
 	select {
 	case <-f.Done():
 		fmt.Println(f.Value())
@@ -209,10 +209,10 @@ func ExampleFuture_Done() {
 // The results of several futures, in order.
 func ExampleWaitAll() {
 	ctx := context.Background()
-	var squares []weft.Future[int]
+	var squares []task.Future[int]
 	for i := range 5 {
-		squares = append(squares, weft.Go(ctx, func(context.Context) (int, error) { return i * i, nil }))
+		squares = append(squares, task.Go(ctx, func(context.Context) (int, error) { return i * i, nil }))
 	}
-	fmt.Println(weft.WaitAll(ctx, squares...))
+	fmt.Println(task.WaitAll(ctx, squares...))
 	// Output: [0 1 4 9 16] <nil>
 }

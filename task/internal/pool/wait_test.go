@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft/internal/gate"
+	"github.com/weft-run/weft/fault"
+	"github.com/weft-run/weft/task/internal/gate"
 )
 
 // TestForkJoin starts a task at every node of a recursion, and looks how many goroutines
@@ -319,7 +320,7 @@ func TestCycles(t *testing.T) {
 	self := make(chan *job, 1)
 	j := p.start(bg, func(ctx context.Context) error { return (<-self).Wait(ctx) })
 	self <- j
-	if err := wait(t, j); !errors.Is(err, ErrDeadlock) {
+	if err := wait(t, j); !errors.Is(err, fault.ErrDeadlock) {
 		t.Errorf("a task waited for itself: %v", err)
 	}
 	// Two, or three, that wait for one another.
@@ -335,7 +336,7 @@ func TestCycles(t *testing.T) {
 		close(ready)
 		deadlocks := 0
 		for _, j := range jobs {
-			if errors.Is(wait(t, j), ErrDeadlock) {
+			if errors.Is(wait(t, j), fault.ErrDeadlock) {
 				deadlocks++
 			}
 		}
@@ -351,7 +352,7 @@ func TestCycles(t *testing.T) {
 		return last.Wait(ctx)
 	})
 	self <- j
-	if err := wait(t, j); !errors.Is(err, ErrDeadlock) {
+	if err := wait(t, j); !errors.Is(err, fault.ErrDeadlock) {
 		t.Errorf("a task waited for its successor: %v", err)
 	}
 	idle(t, p)

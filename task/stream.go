@@ -1,4 +1,4 @@
-package weft
+package task
 
 import (
 	"context"
@@ -8,14 +8,14 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"github.com/weft-run/weft/internal/pool"
-	"github.com/weft-run/weft/trace"
+	"github.com/weft-run/weft/fault"
+	"github.com/weft-run/weft/task/internal/pool"
 )
 
 // Stream calls f for every element of a sequence, on all processors, and yields the results
 // in the order of the elements, as soon as they are there:
 //
-//	for result, err := range weft.Stream(ctx, lines, parse) {
+//	for result, err := range task.Stream(ctx, lines, parse) {
 //
 // Every call of f is a task, with the options if there are any. Functions that take less than
 // a microsecond should have a slice of elements each. Memory is bounded: the sequence is
@@ -32,10 +32,10 @@ import (
 //
 // With a context of [WithProgress] its callback is told how many elements are done of those that the
 // sequence has given so far; how many will come is not known.
-func Stream[T, U any](ctx context.Context, xs iter.Seq[T], f func(context.Context, T) (U, error), options ...TaskOption) iter.Seq2[U, error] {
+func Stream[T, U any](ctx context.Context, xs iter.Seq[T], f func(context.Context, T) (U, error), options ...Option) iter.Seq2[U, error] {
 	need("Stream", ctx, f != nil)
 	if xs == nil {
-		panic(errors.New("weft: Stream: the sequence is nil"))
+		panic(errors.New("task: Stream: the sequence is nil"))
 	}
 	most := runtime.GOMAXPROCS(0)
 	if l := requested(options).spec.Limit; l != nil {
@@ -111,7 +111,7 @@ func feed[T, U any](s *stream[U], xs iter.Seq[T], begin func(T) Future[U]) {
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {
-			s.err = trace.Recovered("sequence", p)
+			s.err = fault.Recovered("sequence", p)
 		} else if !returned {
 			s.err = fmt.Errorf("sequence: %w", ErrGoexit)
 		}

@@ -1,4 +1,4 @@
-package weft
+package task
 
 import (
 	"context"
@@ -11,11 +11,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/weft-run/weft/trace"
+	"github.com/weft-run/weft/fault"
 )
-
-// ErrPanic is wrapped by the error of a function or Go kernel that panicked.
-var ErrPanic = trace.ErrPanic
 
 // ElementError is the error of [Map], [Each], [Filter], [Reduce] and [Stream]: Index is the
 // element for which the function failed, and Err what it returned, a *[PanicError] if it
@@ -30,7 +27,7 @@ func (e *ElementError) Error() string { return fmt.Sprintf("element %d: %v", e.I
 func (e *ElementError) Unwrap() error { return e.Err }
 
 // Map calls f for every element, on all processors, and returns the results in the order
-// of the elements. It needs no [Runtime]. [Each], [Filter], [Reduce] and [Stream] are called
+// of the elements. [Each], [Filter], [Reduce] and [Stream] are called
 // in the same way, and what follows holds for all of them.
 //
 // Elements are divided into parts while they are computed, by the time they take, so that f
@@ -46,7 +43,7 @@ func (e *ElementError) Unwrap() error { return e.Err }
 // element is returned. If ctx ends before all is done, the error is its cause.
 //
 // With a context of [WithProgress] its callback is told how many elements are done.
-func Map[T, U any](ctx context.Context, xs []T, f func(context.Context, T) (U, error), options ...TaskOption) ([]U, error) {
+func Map[T, U any](ctx context.Context, xs []T, f func(context.Context, T) (U, error), options ...Option) ([]U, error) {
 	need("Map", ctx, f != nil)
 	if err := holds[U](len(xs)); err != nil {
 		return nil, err
@@ -66,7 +63,7 @@ func Map[T, U any](ctx context.Context, xs []T, f func(context.Context, T) (U, e
 }
 
 // Each calls f for every element, as [Map] does, for functions without a result.
-func Each[T any](ctx context.Context, xs []T, f func(context.Context, T) error, options ...TaskOption) error {
+func Each[T any](ctx context.Context, xs []T, f func(context.Context, T) error, options ...Option) error {
 	need("Each", ctx, f != nil)
 	m := new(member).join(ctx)
 	defer m.leave()
@@ -77,7 +74,7 @@ func Each[T any](ctx context.Context, xs []T, f func(context.Context, T) error, 
 
 // Filter returns the elements for which keep is true, in their order. It calls keep as [Map]
 // calls its function.
-func Filter[T any](ctx context.Context, xs []T, keep func(context.Context, T) (bool, error), options ...TaskOption) ([]T, error) {
+func Filter[T any](ctx context.Context, xs []T, keep func(context.Context, T) (bool, error), options ...Option) ([]T, error) {
 	need("Filter", ctx, keep != nil)
 	if err := holds[bool](len(xs)); err != nil {
 		return nil, err
@@ -121,7 +118,7 @@ const fan = 8
 // therefore the same bits on any number of processors, and rounds less than one after
 // another. One element is returned as it is, and none is the zero T. Errors and options are
 // those of [Map].
-func Reduce[T any](ctx context.Context, xs []T, f func(ctx context.Context, a, b T) (T, error), options ...TaskOption) (result T, err error) {
+func Reduce[T any](ctx context.Context, xs []T, f func(ctx context.Context, a, b T) (T, error), options ...Option) (result T, err error) {
 	need("Reduce", ctx, f != nil)
 	most := fan
 	if len(options) > 0 {
@@ -222,7 +219,7 @@ const (
 )
 
 // run computes all items.
-func (p *pass) run(ctx context.Context, options []TaskOption) error {
+func (p *pass) run(ctx context.Context, options []Option) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -277,7 +274,7 @@ func (p *pass) part(task context.Context, lo, hi int) {
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			p.fail(here.element, at, trace.Recovered("", v), true)
+			p.fail(here.element, at, fault.Recovered("", v), true)
 		} else if !returned {
 			p.fail(here.element, at, ErrGoexit, true)
 		}
@@ -375,7 +372,7 @@ type lastCall struct {
 func (c *lastCall) own() bool { return c.err != nil && (c.cause == nil || !effect(c.err, c.cause)) }
 
 // apart computes each item in a task that has the options.
-func (p *pass) apart(ctx context.Context, options []TaskOption) error {
+func (p *pass) apart(ctx context.Context, options []Option) error {
 	if err := holds[lastCall](p.n); err != nil {
 		return err
 	}

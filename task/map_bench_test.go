@@ -1,11 +1,11 @@
-package weft_test
+package task_test
 
 import (
 	"context"
 	"slices"
 	"testing"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/task"
 )
 
 // BenchmarkFamily has a million elements that take a nanosecond each, so that the time of one
@@ -16,17 +16,17 @@ func BenchmarkFamily(b *testing.B) {
 	double := func(_ context.Context, x float64) (float64, error) { return 2 * x, nil }
 	add := func(_ context.Context, x, y float64) (float64, error) { return x + y, nil }
 	for name, call := range map[string]func() (int, error){
-		"map":    func() (int, error) { _, err := weft.Map(ctx, xs, double); return len(xs), err },
-		"reduce": func() (int, error) { _, err := weft.Reduce(ctx, xs, add); return len(xs), err },
+		"map":    func() (int, error) { _, err := task.Map(ctx, xs, double); return len(xs), err },
+		"reduce": func() (int, error) { _, err := task.Reduce(ctx, xs, add); return len(xs), err },
 		"stream": func() (int, error) {
-			for _, err := range weft.Stream(ctx, slices.Values(xs[:1000]), double) {
+			for _, err := range task.Stream(ctx, slices.Values(xs[:1000]), double) {
 				if err != nil {
 					return 0, err
 				}
 			}
 			return 1000, nil
 		},
-		"few": func() (int, error) { _, err := weft.Map(ctx, xs[:4], double); return 4, err },
+		"few": func() (int, error) { _, err := task.Map(ctx, xs[:4], double); return 4, err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			n := 0

@@ -1,4 +1,4 @@
-package weft_test
+package task_test
 
 import (
 	"context"
@@ -13,20 +13,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/task"
 )
 
 // watch records the calls of a progress callback, and counts elements itself to compare.
 type watch struct {
 	tasks, done atomic.Int64
 	mu          sync.Mutex
-	told        []weft.Progress
+	told        []task.Progress
 	over        bool
 	late        int
 }
 
 func (w *watch) context(ctx context.Context) context.Context {
-	return weft.WithProgress(ctx, func(p weft.Progress) {
+	return task.WithProgress(ctx, func(p task.Progress) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.told = append(w.told, p); w.over {
@@ -43,7 +43,7 @@ func (w *watch) check() error {
 	if len(w.told) == 0 {
 		return errors.New("nothing was told")
 	}
-	var before weft.Progress
+	var before task.Progress
 	for _, p := range w.told {
 		if p.Tasks < before.Tasks || p.Done < before.Done || p.Elapsed < before.Elapsed || p.Running < 0 || p.Done+p.Running > p.Tasks || p.Part < 0 || p.Part > 1 {
 			return fmt.Errorf("%+v after %+v", p, before)
@@ -105,16 +105,16 @@ func drawDeed(r *rand.Rand, depth int) *deed {
 }
 
 // drawn returns the options of a call.
-func (d *deed) drawn() []weft.TaskOption {
+func (d *deed) drawn() []task.Option {
 	switch {
 	case d.n > 200:
 		return nil // a task each takes long
 	case d.options == 1:
-		return []weft.TaskOption{weft.Within(weft.NewLimit(2))}
+		return []task.Option{task.Within(task.NewLimit(2))}
 	case d.options == 2:
-		return []weft.TaskOption{weft.Priority(1)}
+		return []task.Option{task.Priority(1)}
 	case d.options == 3 && d.kind != aReduce: // whose calls have no element to be told apart by
-		return []weft.TaskOption{weft.Retry(2, time.Microsecond)}
+		return []task.Option{task.Retry(2, time.Microsecond)}
 	default:
 		return nil
 	}
@@ -166,18 +166,18 @@ func (d *deed) do(ctx context.Context, w *watch, wrong func(error)) error {
 	switch d.kind {
 	case aMap:
 		w.tasks.Add(int64(d.n))
-		_, err := weft.Map(ctx, xs, func(ctx context.Context, x int) (int, error) { return x, element(ctx, x) }, o...)
+		_, err := task.Map(ctx, xs, func(ctx context.Context, x int) (int, error) { return x, element(ctx, x) }, o...)
 		return err
 	case anEach:
 		w.tasks.Add(int64(d.n))
-		return weft.Each(ctx, xs, element, o...)
+		return task.Each(ctx, xs, element, o...)
 	case aFilter:
 		w.tasks.Add(int64(d.n))
-		_, err := weft.Filter(ctx, xs, func(ctx context.Context, x int) (bool, error) { return x%2 == 0, element(ctx, x) }, o...)
+		_, err := task.Filter(ctx, xs, func(ctx context.Context, x int) (bool, error) { return x%2 == 0, element(ctx, x) }, o...)
 		return err
 	case aReduce:
 		w.tasks.Add(int64(max(d.n-1, 0)))
-		_, err := weft.Reduce(ctx, xs, func(ctx context.Context, a, b int) (int, error) { return max(a, b), element(ctx, max(a, b)) }, o...)
+		_, err := task.Reduce(ctx, xs, func(ctx context.Context, a, b int) (int, error) { return max(a, b), element(ctx, max(a, b)) }, o...)
 		return err
 	}
 	seq := func(yield func(int) bool) {
@@ -189,7 +189,7 @@ func (d *deed) do(ctx context.Context, w *watch, wrong func(error)) error {
 		}
 	}
 	results := 0
-	for _, err := range weft.Stream(ctx, seq, func(ctx context.Context, x int) (int, error) { return x, element(ctx, x) }, o...) {
+	for _, err := range task.Stream(ctx, seq, func(ctx context.Context, x int) (int, error) { return x, element(ctx, x) }, o...) {
 		if results++; err != nil || results == d.break_ {
 			return err
 		}
@@ -199,11 +199,11 @@ func (d *deed) do(ctx context.Context, w *watch, wrong func(error)) error {
 
 // scope does what is within it.
 func (d *deed) scope(ctx context.Context, w *watch, wrong func(error)) error {
-	var o []weft.ScopeOption
+	var o []task.ScopeOption
 	if d.keep {
-		o = []weft.ScopeOption{weft.KeepGoing()}
+		o = []task.ScopeOption{task.KeepGoing()}
 	}
-	return weft.Scope(ctx, func(ctx context.Context) error {
+	return task.Scope(ctx, func(ctx context.Context) error {
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		for i, in := range d.within {
@@ -215,7 +215,7 @@ func (d *deed) scope(ctx context.Context, w *watch, wrong func(error)) error {
 			case 1:
 				w.tasks.Add(1)
 				w.done.Add(1) // by the end of the scope
-				weft.Do(ctx, func(ctx context.Context) error { return in.do(ctx, w, wrong) })
+				task.Do(ctx, func(ctx context.Context) error { return in.do(ctx, w, wrong) })
 			case 2:
 				wg.Go(func() { in.do(ctx, w, wrong) })
 			}
@@ -260,21 +260,21 @@ func TestProgressMeanwhile(t *testing.T) {
 	}
 	for name, call := range map[string]func(ctx context.Context, f func(ctx context.Context, x int) error) error{
 		"Map": func(ctx context.Context, f func(ctx context.Context, x int) error) error {
-			_, err := weft.Map(ctx, indices(n), func(ctx context.Context, x int) (int, error) { return x, f(ctx, x) })
+			_, err := task.Map(ctx, indices(n), func(ctx context.Context, x int) (int, error) { return x, f(ctx, x) })
 			return err
 		},
 		"Each": func(ctx context.Context, f func(ctx context.Context, x int) error) error {
-			return weft.Each(ctx, indices(n), f)
+			return task.Each(ctx, indices(n), f)
 		},
 		"Each, options": func(ctx context.Context, f func(ctx context.Context, x int) error) error {
-			return weft.Each(ctx, indices(n), f, weft.Priority(1))
+			return task.Each(ctx, indices(n), f, task.Priority(1))
 		},
 		"Filter": func(ctx context.Context, f func(ctx context.Context, x int) error) error {
-			_, err := weft.Filter(ctx, indices(n), func(ctx context.Context, x int) (bool, error) { return true, f(ctx, x) })
+			_, err := task.Filter(ctx, indices(n), func(ctx context.Context, x int) (bool, error) { return true, f(ctx, x) })
 			return err
 		},
 		"Stream": func(ctx context.Context, f func(ctx context.Context, x int) error) error {
-			for _, err := range weft.Stream(ctx, slices.Values(indices(n)), func(ctx context.Context, x int) (int, error) { return x, f(ctx, x) }) {
+			for _, err := range task.Stream(ctx, slices.Values(indices(n)), func(ctx context.Context, x int) (int, error) { return x, f(ctx, x) }) {
 				if err != nil {
 					return err
 				}
@@ -282,15 +282,15 @@ func TestProgressMeanwhile(t *testing.T) {
 			return nil
 		},
 		"Map in a task of a scope": func(ctx context.Context, f func(ctx context.Context, x int) error) error {
-			return weft.Scope(ctx, func(ctx context.Context) error {
-				weft.Do(ctx, func(ctx context.Context) error { return weft.Each(ctx, indices(n), f) })
+			return task.Scope(ctx, func(ctx context.Context) error {
+				task.Do(ctx, func(ctx context.Context) error { return task.Each(ctx, indices(n), f) })
 				return nil
 			})
 		},
 	} {
 		told := make(chan struct{})
 		var once sync.Once
-		ctx := weft.WithProgress(t.Context(), func(p weft.Progress) {
+		ctx := task.WithProgress(t.Context(), func(p task.Progress) {
 			if p.Done > 0 {
 				once.Do(func() { close(told) })
 			}
@@ -307,17 +307,17 @@ func TestScopeHoldsCalls(t *testing.T) {
 	odd := errors.New("odd")
 	calls := map[string]func(ctx context.Context, f func(ctx context.Context) error) error{
 		"Each": func(ctx context.Context, f func(ctx context.Context) error) error {
-			return weft.Each(ctx, indices(3), func(ctx context.Context, _ int) error { return f(ctx) })
+			return task.Each(ctx, indices(3), func(ctx context.Context, _ int) error { return f(ctx) })
 		},
 		"Each, options": func(ctx context.Context, f func(ctx context.Context) error) error {
-			return weft.Each(ctx, indices(3), func(ctx context.Context, _ int) error { return f(ctx) }, weft.Priority(1))
+			return task.Each(ctx, indices(3), func(ctx context.Context, _ int) error { return f(ctx) }, task.Priority(1))
 		},
 		"Reduce": func(ctx context.Context, f func(ctx context.Context) error) error {
-			_, err := weft.Reduce(ctx, indices(4), func(ctx context.Context, a, _ int) (int, error) { return a, f(ctx) })
+			_, err := task.Reduce(ctx, indices(4), func(ctx context.Context, a, _ int) (int, error) { return a, f(ctx) })
 			return err
 		},
 		"Stream": func(ctx context.Context, f func(ctx context.Context) error) error {
-			for _, err := range weft.Stream(ctx, slices.Values(indices(3)), func(ctx context.Context, _ int) (int, error) { return 0, f(ctx) }) {
+			for _, err := range task.Stream(ctx, slices.Values(indices(3)), func(ctx context.Context, _ int) (int, error) { return 0, f(ctx) }) {
 				if err != nil {
 					return err
 				}
@@ -325,9 +325,9 @@ func TestScopeHoldsCalls(t *testing.T) {
 			return nil
 		},
 		"Scope": func(ctx context.Context, f func(ctx context.Context) error) error {
-			return weft.Scope(ctx, func(ctx context.Context) error {
+			return task.Scope(ctx, func(ctx context.Context) error {
 				for range 3 {
-					weft.Do(ctx, f)
+					task.Do(ctx, f)
 				}
 				return nil
 			})
@@ -337,7 +337,7 @@ func TestScopeHoldsCalls(t *testing.T) {
 		var begun, ended atomic.Int64
 		some := make(chan struct{})
 		var leaked context.Context
-		weft.Scope(t.Context(), func(ctx context.Context) error {
+		task.Scope(t.Context(), func(ctx context.Context) error {
 			leaked = ctx
 			go call(ctx, func(ctx context.Context) error {
 				if begun.Add(1) == 1 {
@@ -354,13 +354,13 @@ func TestScopeHoldsCalls(t *testing.T) {
 			t.Errorf("%s: the scope returned after %d of 3", name, ended.Load())
 		}
 		err := call(leaked, func(context.Context) error { t.Errorf("%s: begun after the end of the scope", name); return nil })
-		if !errors.Is(err, weft.ErrScopeEnded) {
+		if !errors.Is(err, task.ErrScopeEnded) {
 			t.Errorf("%s: after the end of the scope: %v", name, err)
 		}
 
 		// A task beside it fails.
 		within, err := make(chan error, 1), error(nil)
-		err = weft.Scope(t.Context(), func(ctx context.Context) error {
+		err = task.Scope(t.Context(), func(ctx context.Context) error {
 			began, once := make(chan struct{}), sync.Once{}
 			go func() {
 				within <- call(ctx, func(ctx context.Context) error {
@@ -370,7 +370,7 @@ func TestScopeHoldsCalls(t *testing.T) {
 				})
 			}()
 			<-began
-			weft.Do(ctx, func(context.Context) error { return odd })
+			task.Do(ctx, func(context.Context) error { return odd })
 			return nil
 		})
 		if err != odd {
@@ -383,6 +383,41 @@ func TestScopeHoldsCalls(t *testing.T) {
 			}
 		case <-time.After(time.Minute):
 			t.Errorf("%s: it did not end with the scope", name)
+		}
+	}
+}
+
+// A scope tells how many of its tasks have ended, and of the elements of calls that they make.
+func TestScopeProgress(t *testing.T) {
+	var all []task.Progress
+	hold := make(chan struct{})
+	told := make(chan struct{}, 1)
+	ctx := task.WithProgress(t.Context(), func(p task.Progress) {
+		if all = append(all, p); p.Done == 18 && p.Tasks == 19 {
+			told <- struct{}{}
+		}
+	})
+	err := task.Scope(ctx, func(ctx context.Context) error {
+		for range 3 {
+			task.Do(ctx, func(ctx context.Context) error {
+				_, err := task.Map(ctx, []int{1, 2, 3, 4, 5}, func(context.Context, int) (int, error) { return 0, nil })
+				return err
+			})
+		}
+		task.Do(ctx, func(context.Context) error { <-hold; return nil })
+		<-told // that the others have ended
+		close(hold)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := all[len(all)-1]; last.Done != 19 || last.Tasks != 19 || last.Part != 1 || last.Left != 0 {
+		t.Errorf("at the end %+v", last)
+	}
+	for _, p := range all {
+		if p.Tasks > 19 || p.Done > p.Tasks {
+			t.Errorf("%+v", p)
 		}
 	}
 }

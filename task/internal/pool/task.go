@@ -5,7 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weft-run/weft/internal/gate"
+	"github.com/weft-run/weft/fault"
+	"github.com/weft-run/weft/task/internal/gate"
 )
 
 // Body is the function of a task. The record of a task and its body are usually one
@@ -207,7 +208,7 @@ func (t *Task) Wait(ctx context.Context) error {
 		w.waits.Store(t)
 		defer w.waits.Store(nil)
 		if t.leadsTo(w) {
-			return ErrDeadlock
+			return fault.ErrDeadlock
 		}
 		if !t.over() {
 			w.sleep()

@@ -1,4 +1,4 @@
-package weft
+package task
 
 import (
 	"context"
@@ -7,9 +7,8 @@ import (
 	"path"
 	"runtime"
 
-	"github.com/weft-run/weft/internal/pool"
-	"github.com/weft-run/weft/internal/text"
-	"github.com/weft-run/weft/trace"
+	"github.com/weft-run/weft/fault"
+	"github.com/weft-run/weft/task/internal/pool"
 )
 
 // Future is the result that a task started by [Go] will have. It is a small value that can
@@ -33,7 +32,7 @@ type Future[T any] struct{ c *closure[T] }
 // it waits so for a task that needs the last place of its own [Limit], neither ends.
 func (f Future[T]) Wait(ctx context.Context) (value T, err error) {
 	if ctx == nil {
-		panic(errors.New("weft: Wait: the context is nil; use context.Background()"))
+		panic(errors.New("task: Wait: the context is nil; use context.Background()"))
 	}
 	switch err := f.task().rec.Wait(ctx); err {
 	case nil:
@@ -50,9 +49,9 @@ func (f Future[T]) Wait(ctx context.Context) (value T, err error) {
 func (f Future[T]) Value() T {
 	switch ended, err := f.task().rec.Result(); {
 	case !ended:
-		panic(fmt.Errorf("weft: value of task %s, which has not ended", f.c.name()))
+		panic(fmt.Errorf("task: value of task %s, which has not ended", f.c.name()))
 	case err != nil:
-		panic(fmt.Errorf("weft: value of task %s, which failed: %w", f.c.name(), err))
+		panic(fmt.Errorf("task: value of task %s, which failed: %w", f.c.name(), err))
 	}
 	return f.c.value
 }
@@ -63,7 +62,7 @@ func (f Future[T]) Done() <-chan struct{} { return f.task().rec.Ended() }
 // task is the task of the future.
 func (f Future[T]) task() *closure[T] {
 	if f.c == nil {
-		panic(errors.New("weft: the zero Future belongs to no task; Go returns one that does"))
+		panic(errors.New("task: the zero Future belongs to no task; Go returns one that does"))
 	}
 	return f.c
 }
@@ -113,10 +112,15 @@ func (e *DependencyError) Error() string {
 		}
 		first, between = before, between+1
 	}
-	if between == 0 {
-		return fmt.Sprintf("task %s: not run, since %s failed: %v", e.Task, e.Dependency, e.Err)
+	others := ""
+	switch between {
+	case 0:
+	case 1:
+		others = ", with 1 task between them that was not run either"
+	default:
+		others = fmt.Sprintf(", with %d tasks between them that were not run either", between)
 	}
-	return fmt.Sprintf("task %s: not run, since %s failed, with %s between them that were not run either: %v", e.Task, first.Dependency, text.Count(between, "task"), first.Err)
+	return fmt.Sprintf("task %s: not run, since %s failed%s: %v", e.Task, first.Dependency, others, first.Err)
 }
 
 func (e *DependencyError) Unwrap() error { return e.Err }
@@ -138,7 +142,7 @@ func (c *closure[T]) Run(rec *pool.Task) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = trace.Recovered(c.name(), p)
+			err = fault.Recovered(c.name(), p)
 		}
 	}()
 	if c.asked != nil && c.asked.timeout > 0 {

@@ -1,11 +1,11 @@
-package weft_test
+package task_test
 
 import (
 	"context"
 	"sync"
 	"testing"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/task"
 )
 
 // fibGo is fib of the example with goroutines, as errgroup has them too: a WaitGroup for
@@ -29,7 +29,7 @@ func BenchmarkTasksFib(b *testing.B) {
 	ctx := context.Background()
 	b.Run("weft", func(b *testing.B) {
 		for b.Loop() {
-			f := weft.Go(ctx, func(ctx context.Context) (int, error) { return fib(ctx, n) })
+			f := task.Go(ctx, func(ctx context.Context) (int, error) { return fib(ctx, n) })
 			if got, err := f.Wait(ctx); got != want || err != nil {
 				b.Fatal(got, err)
 			}
@@ -51,9 +51,9 @@ func BenchmarkTasksIndependent(b *testing.B) {
 	const some = 1_000_000
 	b.Run("weft", func(b *testing.B) {
 		for left := b.N; left > 0; left -= some {
-			err := weft.Scope(context.Background(), func(ctx context.Context) error {
+			err := task.Scope(context.Background(), func(ctx context.Context) error {
 				for range min(left, some) {
-					weft.Go(ctx, nothing)
+					task.Go(ctx, nothing)
 				}
 				return nil
 			})
@@ -76,20 +76,20 @@ func BenchmarkTasksIndependent(b *testing.B) {
 // BenchmarkTasksDAG runs layers of 64 tasks, each after three of the layer before.
 func BenchmarkTasksDAG(b *testing.B) {
 	const width = 64
-	err := weft.Scope(context.Background(), func(ctx context.Context) error {
-		last := make([]weft.Future[int], width)
-		next := make([]weft.Future[int], width)
+	err := task.Scope(context.Background(), func(ctx context.Context) error {
+		last := make([]task.Future[int], width)
+		next := make([]task.Future[int], width)
 		for i := range last {
-			last[i] = weft.Go(ctx, func(context.Context) (int, error) { return i, nil })
+			last[i] = task.Go(ctx, func(context.Context) (int, error) { return i, nil })
 		}
 		b.ResetTimer()
 		for i := range b.N {
 			k := i % width
 			above := last[k]
-			next[k] = weft.Go(ctx, func(context.Context) (int, error) { return above.Value(), nil },
-				weft.After(above, last[(k+1)%width], last[(k+7)%width]))
+			next[k] = task.Go(ctx, func(context.Context) (int, error) { return above.Value(), nil },
+				task.After(above, last[(k+1)%width], last[(k+7)%width]))
 			if k == width-1 {
-				last, next = next, make([]weft.Future[int], width)
+				last, next = next, make([]task.Future[int], width)
 			}
 		}
 		return nil

@@ -1,4 +1,4 @@
-package weft_test
+package task_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/task"
 )
 
 // An element that returns context.Canceled while nothing is cancelled has failed by itself,
@@ -39,18 +39,18 @@ func TestOwnCanceled(t *testing.T) {
 				var err error
 				switch call {
 				case "Map":
-					_, err = weft.Map(ctx, xs, func(ctx context.Context, x int) (int, error) { return 0, f(ctx, x) }, o...)
+					_, err = task.Map(ctx, xs, func(ctx context.Context, x int) (int, error) { return 0, f(ctx, x) }, o...)
 				case "Each":
-					err = weft.Each(ctx, xs, f, o...)
+					err = task.Each(ctx, xs, f, o...)
 				case "Filter":
-					_, err = weft.Filter(ctx, xs, func(ctx context.Context, x int) (bool, error) { return true, f(ctx, x) }, o...)
+					_, err = task.Filter(ctx, xs, func(ctx context.Context, x int) (bool, error) { return true, f(ctx, x) }, o...)
 				case "Stream":
-					for _, e := range weft.Stream(ctx, slices.Values(xs), func(ctx context.Context, x int) (int, error) { return 0, f(ctx, x) }, o...) {
+					for _, e := range task.Stream(ctx, slices.Values(xs), func(ctx context.Context, x int) (int, error) { return 0, f(ctx, x) }, o...) {
 						err = e
 					}
 				}
 				cancel()
-				var element *weft.ElementError
+				var element *task.ElementError
 				if !errors.As(err, &element) || element.Index != 0 || !errors.Is(err, context.Canceled) {
 					t.Errorf("%s, %s, ends %v: %v, want element 0: context canceled", call, name, ends, err)
 				}
@@ -63,7 +63,7 @@ func TestOwnCanceled(t *testing.T) {
 // fails since that cancelled it, with an error of its own.
 func TestOwnCanceledFirst(t *testing.T) {
 	began := make(chan struct{})
-	err := weft.Each(t.Context(), []int{0, 1}, func(ctx context.Context, x int) error {
+	err := task.Each(t.Context(), []int{0, 1}, func(ctx context.Context, x int) error {
 		if x == 1 {
 			close(began)
 			<-ctx.Done()
@@ -71,8 +71,8 @@ func TestOwnCanceledFirst(t *testing.T) {
 		}
 		<-began
 		return context.Canceled
-	}, weft.Within(weft.NewLimit(2)))
-	var element *weft.ElementError
+	}, task.Within(task.NewLimit(2)))
+	var element *task.ElementError
 	if !errors.As(err, &element) || element.Index != 0 || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want element 0: context canceled", err)
 	}
@@ -82,27 +82,27 @@ func TestOwnCanceledFirst(t *testing.T) {
 func TestManyEmptyElements(t *testing.T) {
 	stop := errors.New("enough")
 	xs := make([]struct{}, 1<<61)
-	var element *weft.ElementError
-	err := weft.Each(t.Context(), xs, func(context.Context, struct{}) error { return stop })
+	var element *task.ElementError
+	err := task.Each(t.Context(), xs, func(context.Context, struct{}) error { return stop })
 	if !errors.As(err, &element) || element.Index != 0 || !errors.Is(err, stop) {
 		t.Errorf("Each: %v", err)
 	}
-	_, err = weft.Map(t.Context(), xs, func(context.Context, struct{}) (none struct{}, _ error) { return none, stop })
+	_, err = task.Map(t.Context(), xs, func(context.Context, struct{}) (none struct{}, _ error) { return none, stop })
 	if !errors.As(err, &element) || element.Index != 0 {
 		t.Errorf("Map to nothing: %v", err)
 	}
 	for name, err := range map[string]error{
 		"Map": func() error {
-			_, err := weft.Map(t.Context(), xs, func(context.Context, struct{}) (int, error) { return 0, nil })
+			_, err := task.Map(t.Context(), xs, func(context.Context, struct{}) (int, error) { return 0, nil })
 			return err
 		}(),
 		"Filter": func() error {
-			_, err := weft.Filter(t.Context(), xs, func(context.Context, struct{}) (bool, error) { return true, nil })
+			_, err := task.Filter(t.Context(), xs, func(context.Context, struct{}) (bool, error) { return true, nil })
 			return err
 		}(),
-		"a task each": weft.Each(t.Context(), xs, func(context.Context, struct{}) error { return nil }, weft.Priority(1)),
+		"a task each": task.Each(t.Context(), xs, func(context.Context, struct{}) error { return nil }, task.Priority(1)),
 	} {
-		if !errors.Is(err, weft.ErrOutOfMemory) {
+		if !errors.Is(err, task.ErrOutOfMemory) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestOwnCanceledStream(t *testing.T) {
 	defer cancel()
 	third := make(chan struct{})
 	var last error
-	for x, err := range weft.Stream(ctx, slices.Values(indices(3)), func(_ context.Context, x int) (int, error) {
+	for x, err := range task.Stream(ctx, slices.Values(indices(3)), func(_ context.Context, x int) (int, error) {
 		switch x {
 		case 1:
 			return 0, context.Canceled
@@ -122,13 +122,13 @@ func TestOwnCanceledStream(t *testing.T) {
 			close(third) // one after another: the second task has ended
 		}
 		return x, nil
-	}, weft.Within(weft.NewLimit(1))) {
+	}, task.Within(task.NewLimit(1))) {
 		if last = err; err == nil && x == 0 {
 			<-third
 			cancel()
 		}
 	}
-	var element *weft.ElementError
+	var element *task.ElementError
 	if !errors.As(last, &element) || element.Index != 1 || !errors.Is(last, context.Canceled) {
 		t.Errorf("got %v, want element 1: context canceled", last)
 	}

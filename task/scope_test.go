@@ -1,4 +1,4 @@
-package weft_test
+package task_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/task"
 )
 
 // questioned is a context that counts what it is asked.
@@ -25,15 +25,15 @@ func nested(ctx context.Context, depth int, in bool) error {
 	if depth == 0 {
 		return nil
 	}
-	return weft.Scope(ctx, func(ctx context.Context) error {
-		task := weft.Do(ctx, func(ctx context.Context) error {
+	return task.Scope(ctx, func(ctx context.Context) error {
+		inner := task.Do(ctx, func(ctx context.Context) error {
 			if !in {
 				return nil
 			}
 			return nested(ctx, depth-1, in)
-		}, weft.Timeout(time.Hour))
+		}, task.Timeout(time.Hour))
 		if in {
-			_, err := task.Wait(ctx)
+			_, err := inner.Wait(ctx)
 			return err
 		}
 		return nested(ctx, depth-1, in)
@@ -65,8 +65,8 @@ func TestNestedScopesKnowTheirContext(t *testing.T) {
 	ctx, cancel := context.WithDeadline(context.WithValue(context.Background(), name{}, "outer"), until)
 	defer cancel()
 	var outer, inner atomic.Int64
-	told := func(n *atomic.Int64) func(weft.Progress) {
-		return func(p weft.Progress) { n.Store(int64(p.Tasks)) }
+	told := func(n *atomic.Int64) func(task.Progress) {
+		return func(p task.Progress) { n.Store(int64(p.Tasks)) }
 	}
 	look := func(ctx context.Context) error {
 		if d, ok := ctx.Deadline(); !ok || !d.Equal(until) || ctx.Value(name{}) != "outer" {
@@ -75,21 +75,21 @@ func TestNestedScopesKnowTheirContext(t *testing.T) {
 		return nil
 	}
 	two := func(ctx context.Context) error {
-		weft.Do(ctx, look)
-		weft.Do(ctx, look)
+		task.Do(ctx, look)
+		task.Do(ctx, look)
 		return look(ctx)
 	}
-	err := weft.Scope(weft.WithProgress(ctx, told(&outer)), func(ctx context.Context) error {
-		task := weft.Do(ctx, func(ctx context.Context) error { return weft.Scope(ctx, two) })
-		if _, err := task.Wait(ctx); err != nil {
+	err := task.Scope(task.WithProgress(ctx, told(&outer)), func(ctx context.Context) error {
+		nested := task.Do(ctx, func(ctx context.Context) error { return task.Scope(ctx, two) })
+		if _, err := nested.Wait(ctx); err != nil {
 			return err
 		}
-		return weft.Scope(weft.WithProgress(ctx, told(&inner)), two)
+		return task.Scope(task.WithProgress(ctx, told(&inner)), two)
 	})
 	if err != nil || outer.Load() != 3 || inner.Load() != 2 {
 		t.Errorf("%v: %d tasks of the outer scope told, %d of the inner", err, outer.Load(), inner.Load())
 	}
-	weft.Scope(context.Background(), func(ctx context.Context) error {
+	task.Scope(context.Background(), func(ctx context.Context) error {
 		if d, ok := ctx.Deadline(); ok {
 			t.Errorf("a scope of no deadline has %v", d)
 		}
@@ -105,7 +105,7 @@ func BenchmarkNestedScopes(b *testing.B) {
 		if left == 0 {
 			return nil
 		}
-		return weft.Scope(ctx, func(ctx context.Context) error { return open(ctx, left-1) })
+		return task.Scope(ctx, func(ctx context.Context) error { return open(ctx, left-1) })
 	}
 	for b.Loop() {
 		open(context.Background(), depth)

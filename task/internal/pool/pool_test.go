@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft/internal/gate"
+	"github.com/weft-run/weft/fault"
+	"github.com/weft-run/weft/task/internal/gate"
 	"go.uber.org/goleak"
 )
 
@@ -689,10 +690,10 @@ func TestGoexit(t *testing.T) {
 			p.start(ctx, func(context.Context) error { runtime.Goexit(); return nil }).Wait(ctx)
 			return nil
 		})
-		if err := wait(t, j); err != ErrGoexit {
+		if err := wait(t, j); err != fault.ErrGoexit {
 			t.Error(err)
 		}
-		if err := wait(t, p.start(bg, func(context.Context) error { runtime.Goexit(); return nil }, Spec{Limit: gate.NewLimit(1)})); err != ErrGoexit {
+		if err := wait(t, p.start(bg, func(context.Context) error { runtime.Goexit(); return nil }, Spec{Limit: gate.NewLimit(1)})); err != fault.ErrGoexit {
 			t.Error(err)
 		}
 	}

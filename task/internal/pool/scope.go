@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weft-run/weft/internal/gate"
+	"github.com/weft-run/weft/task/internal/gate"
 )
 
 // key is what a Scope and a Task answer for with themselves, as contexts.
@@ -215,6 +215,17 @@ func (g *Group) Close(ctx context.Context) error {
 // caller was given: if that is a task, it gives up its place meanwhile.
 func (g *Group) Await(ctx context.Context, wait func()) {
 	if w := current(ctx); w != nil {
+		w.sleep()
+		defer w.resume()
+	}
+	wait()
+}
+
+// Block calls wait, which blocks on something that the pool does not see. If ctx is that of a task, or
+// derived from it, the slot of the task is for others meanwhile. A task within a limit holds no slot,
+// and keeps its place: the limit bounds how many of its tasks wait so.
+func Block(ctx context.Context, wait func()) {
+	if w := current(ctx); w != nil && !w.limited() {
 		w.sleep()
 		defer w.resume()
 	}

@@ -1,7 +1,7 @@
 // Package gate decides when tasks that are Go functions may start: after which others,
 // within which limits, in which order, how often again, and which of them end without
 // having run. It is a state machine: a call of Gate is an event, and the actions it
-// appends say what the loop around it (internal/pool) has to do. It has no locks, clocks
+// appends say what the loop around it (task/internal/pool) has to do. It has no locks, clocks
 // or goroutines, so that a list of events always has the same answer.
 //
 // The gate sees only what needs a decision. Tasks without predecessors, limit, priority

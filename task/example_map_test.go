@@ -1,4 +1,4 @@
-package weft_test
+package task_test
 
 import (
 	"bufio"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/task"
 )
 
 // A Go function over a slice, on all cores. The results stand where their inputs stood, and
@@ -18,10 +18,10 @@ import (
 func ExampleMap() {
 	ctx := context.Background()
 	parse := func(_ context.Context, s string) (int, error) { return strconv.Atoi(s) }
-	fmt.Println(weft.Map(ctx, []string{"1", "2", "3"}, parse))
-	_, err := weft.Map(ctx, []string{"1", "2", "three", "four"}, parse)
+	fmt.Println(task.Map(ctx, []string{"1", "2", "3"}, parse))
+	_, err := task.Map(ctx, []string{"1", "2", "three", "four"}, parse)
 	fmt.Println(err)
-	var e *weft.ElementError
+	var e *task.ElementError
 	fmt.Println(errors.As(err, &e), e.Index, errors.Is(err, strconv.ErrSyntax))
 	// Output:
 	// [1 2 3] <nil>
@@ -32,7 +32,7 @@ func ExampleMap() {
 // Each is Map without results.
 func ExampleEach() {
 	var sum atomic.Int64
-	err := weft.Each(context.Background(), []int64{1, 2, 3, 4}, func(_ context.Context, x int64) error {
+	err := task.Each(context.Background(), []int64{1, 2, 3, 4}, func(_ context.Context, x int64) error {
 		sum.Add(x)
 		return nil
 	})
@@ -50,14 +50,14 @@ func ExampleFilter() {
 		}
 		return n > 1, nil
 	}
-	fmt.Println(weft.Filter(context.Background(), []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, prime))
+	fmt.Println(task.Filter(context.Background(), []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, prime))
 	// Output: [2 3 5 7 11] <nil>
 }
 
 // The order of a Reduce depends on the length of the slice alone, here as brackets.
 func ExampleReduce() {
 	join := func(_ context.Context, a, b string) (string, error) { return "(" + a + b + ")", nil }
-	fmt.Println(weft.Reduce(context.Background(), []string{"a", "b", "c", "d", "e"}, join))
+	fmt.Println(task.Reduce(context.Background(), []string{"a", "b", "c", "d", "e"}, join))
 	// Output: (((ab)(cd))e) <nil>
 }
 
@@ -65,12 +65,12 @@ func ExampleReduce() {
 func ExampleReduce_words() {
 	ctx := context.Background()
 	lines := []string{"the cat sat", "on the mat", "and the dog too"}
-	counts, err := weft.Map(ctx, lines, func(_ context.Context, line string) (int, error) { return len(strings.Fields(line)), nil })
+	counts, err := task.Map(ctx, lines, func(_ context.Context, line string) (int, error) { return len(strings.Fields(line)), nil })
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(weft.Reduce(ctx, counts, func(_ context.Context, a, b int) (int, error) { return a + b, nil }))
+	fmt.Println(task.Reduce(ctx, counts, func(_ context.Context, a, b int) (int, error) { return a + b, nil }))
 	// Output: 10 <nil>
 }
 
@@ -82,7 +82,7 @@ func ExampleStream() {
 		}
 	}
 	upper := func(_ context.Context, s string) (string, error) { return strings.ToUpper(s), nil }
-	for line, err := range weft.Stream(context.Background(), lines, upper) {
+	for line, err := range task.Stream(context.Background(), lines, upper) {
 		if err != nil {
 			fmt.Println(err)
 			break
@@ -100,18 +100,18 @@ func ExampleStream() {
 
 // A callback is told how far a call is: here of the scope, for all that is called in it.
 func ExampleWithProgress_map() {
-	var last weft.Progress
-	ctx := weft.WithProgress(context.Background(), func(p weft.Progress) { last = p }) // at most 20 times a second
+	var last task.Progress
+	ctx := task.WithProgress(context.Background(), func(p task.Progress) { last = p }) // at most 20 times a second
 	double := func(_ context.Context, x int) (int, error) { return 2 * x, nil }
-	ys, err := weft.Map(ctx, []int{1, 2, 3, 4}, double)
+	ys, err := task.Map(ctx, []int{1, 2, 3, 4}, double)
 	fmt.Println(ys, err, last.Done, "of", last.Tasks, "elements")
 
-	err = weft.Scope(ctx, func(ctx context.Context) error {
-		task := weft.Go(ctx, func(ctx context.Context) ([]int, error) { return weft.Map(ctx, []int{5, 6}, double) })
-		if ys, err = task.Wait(ctx); err != nil {
+	err = task.Scope(ctx, func(ctx context.Context) error {
+		inner := task.Go(ctx, func(ctx context.Context) ([]int, error) { return task.Map(ctx, []int{5, 6}, double) })
+		if ys, err = inner.Wait(ctx); err != nil {
 			return err
 		}
-		_, err := weft.Map(ctx, ys, double)
+		_, err := task.Map(ctx, ys, double)
 		return err
 	})
 	fmt.Println(ys, err, last.Done, "of", last.Tasks, "tasks and elements")
@@ -122,9 +122,9 @@ func ExampleWithProgress_map() {
 
 // With an option every call is a task of its own: here at most two wait for a service.
 func ExampleStream_within() {
-	service := weft.NewLimit(2)
+	service := task.NewLimit(2)
 	square := func(_ context.Context, x int) (int, error) { return x * x, nil }
-	for y, err := range weft.Stream(context.Background(), slices.Values([]int{1, 2, 3}), square, weft.Within(service)) {
+	for y, err := range task.Stream(context.Background(), slices.Values([]int{1, 2, 3}), square, task.Within(service)) {
 		fmt.Println(y, err)
 	}
 	// Output:

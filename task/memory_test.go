@@ -2,7 +2,7 @@
 
 // The race detector allocates, and makes records larger.
 
-package weft_test
+package task_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/task"
 )
 
 // TestTaskAllocations: an independent task is one allocation beside its function.
@@ -23,7 +23,7 @@ func TestTaskAllocations(t *testing.T) {
 	for _, ctx := range []context.Context{context.Background(), ctx} {
 		n := testing.AllocsPerRun(20, func() {
 			for range 1000 {
-				weft.Go(ctx, nothing)
+				task.Go(ctx, nothing)
 			}
 		})
 		if n > 1100 { // some for goroutines
@@ -71,10 +71,10 @@ func pendingMemory(t *testing.T, after bool) (each uint64, known bool) {
 			least = m.HeapAlloc
 		}
 	}
-	var busy []weft.Future[int]
+	var busy []task.Future[int]
 	for range runtime.GOMAXPROCS(0) {
 		began := make(chan struct{})
-		busy = append(busy, weft.Go(context.Background(), func(context.Context) (int, error) {
+		busy = append(busy, task.Go(context.Background(), func(context.Context) (int, error) {
 			for close(began); !stop.Load(); runtime.Gosched() {
 			}
 			return 1, nil
@@ -82,14 +82,14 @@ func pendingMemory(t *testing.T, after bool) (each uint64, known bool) {
 		<-began
 	}
 	var sum atomic.Int64
-	err := weft.Scope(context.Background(), func(ctx context.Context) error {
+	err := task.Scope(context.Background(), func(ctx context.Context) error {
 		before := heap()
 		for i := range n {
 			f := func(context.Context) (struct{}, error) { sum.Add(int64(i)); return struct{}{}, nil }
 			if after {
-				weft.Go(ctx, f, weft.After(busy[0]))
+				task.Go(ctx, f, task.After(busy[0]))
 			} else {
-				weft.Go(ctx, f)
+				task.Go(ctx, f)
 			}
 		}
 		end := heap()

@@ -1,7 +1,6 @@
-package trace
+package fault
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -9,9 +8,6 @@ import (
 	"runtime/debug"
 	"strings"
 )
-
-// ErrPanic is wrapped by the error of a function or kernel in Go that panicked.
-var ErrPanic = errors.New("panic")
 
 // PanicError is the error of a function or kernel in Go that panicked. It unwraps to
 // ErrPanic, and to Value if that is an error.

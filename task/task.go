@@ -1,4 +1,4 @@
-package weft
+package task
 
 import (
 	"context"
@@ -10,42 +10,54 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weft-run/weft/internal/gate"
-	"github.com/weft-run/weft/internal/pool"
+	"github.com/weft-run/weft/fault"
+	"github.com/weft-run/weft/task/internal/gate"
+	"github.com/weft-run/weft/task/internal/pool"
 )
 
-// Errors of tasks that are Go functions, for errors.Is.
+// Errors of tasks, for errors.Is.
 var (
 	// ErrDeadlock is returned by a wait that could not end, since the task waits for itself,
-	// directly or through others, and for a run that a kernel of the same runtime would wait for.
-	ErrDeadlock = pool.ErrDeadlock
+	// directly or through others.
+	ErrDeadlock = fault.ErrDeadlock
 	// ErrGoexit is the error of a task whose function ended its goroutine by
 	// runtime.Goexit, and of tasks that ran it on theirs while they waited for it.
-	ErrGoexit = pool.ErrGoexit
+	ErrGoexit = fault.ErrGoexit
 	// ErrScopeEnded is the error of a task that was started with the context of a scope
 	// that had ended. It is not run.
 	ErrScopeEnded = pool.ErrClosed
+	// ErrPanic is wrapped by the error of a function that panicked, which is a [PanicError].
+	ErrPanic = fault.ErrPanic
+	// ErrTimeout is wrapped by the error of a task that took longer than its [Timeout].
+	ErrTimeout = fault.ErrTimeout
+	// ErrOutOfMemory is wrapped by the error of a call for more elements than memory could have
+	// results for.
+	ErrOutOfMemory = fault.ErrOutOfMemory
 )
+
+// PanicError is the error of a function that panicked: with what (Value), where (At) and with which
+// Stack. It unwraps to [ErrPanic], and to Value if that is an error. An [ElementError] around
+// it unwraps to it.
+type PanicError = fault.PanicError
 
 // tasks is the pool that runs the functions given to Go, one slot for each processor. It has
 // no goroutines while there are no tasks.
 var tasks = sync.OnceValue(func() *pool.Pool { return pool.New(runtime.GOMAXPROCS(0)) })
 
 // Go starts a task: f is called once, on another goroutine, and its result is in the
-// future. It needs no [Runtime]. f may start tasks with the context it is called with, and
-// wait for them.
+// future. f may start tasks with the context it is called with, and wait for them.
 //
 // As many tasks run at the same time as there are processors; those that wait for another with
-// their context, and those within a [Limit], do not count. If tasks block otherwise and
-// processors are idle, more are run after some milliseconds. A task started by a task is the next
-// that its goroutine runs, the newest first; those from elsewhere run in the order they were
-// started. Now and then the oldest goes first, so that tasks which start others without end
+// their context, those within a [Limit] and those in a call of [Block] do not count. If tasks block
+// otherwise and processors are idle, more are run after some milliseconds. A task started by a task is
+// the next that its goroutine runs, the newest first; those from elsewhere run in the order they
+// were started. Now and then the oldest goes first, so that tasks which start others without end
 // keep no task waiting for ever.
 //
 // The task is cancelled with ctx: if it has not begun it is not run, and f gets a context
 // that ends with ctx. If ctx belongs to a [Scope], so does the task. The error of a task that
 // belongs to none is seen by those who wait for its future, and otherwise by no one.
-func Go[T any](ctx context.Context, f func(context.Context) (T, error), options ...TaskOption) Future[T] {
+func Go[T any](ctx context.Context, f func(context.Context) (T, error), options ...Option) Future[T] {
 	need("Go", ctx, f != nil)
 	return start(ctx, f, entry(f), options)
 }
@@ -54,10 +66,10 @@ func Go[T any](ctx context.Context, f func(context.Context) (T, error), options 
 // another goroutine.
 func need(call string, ctx context.Context, function bool) {
 	if ctx == nil {
-		panic(fmt.Errorf("weft: %s: the context is nil; use context.Background()", call))
+		panic(fmt.Errorf("task: %s: the context is nil; use context.Background()", call))
 	}
 	if !function {
-		panic(fmt.Errorf("weft: %s: the function is nil", call))
+		panic(fmt.Errorf("task: %s: the function is nil", call))
 	}
 }
 
@@ -65,7 +77,7 @@ func need(call string, ctx context.Context, function bool) {
 func entry(f any) uintptr { return reflect.ValueOf(f).Pointer() }
 
 // start is Go for a task that errors call by the function at pc, of which f may be a wrapper.
-func start[T any](ctx context.Context, f func(context.Context) (T, error), pc uintptr, options []TaskOption) Future[T] {
+func start[T any](ctx context.Context, f func(context.Context) (T, error), pc uintptr, options []Option) Future[T] {
 	c := &closure[T]{fn: f, pc: pc}
 	if len(options) == 0 {
 		tasks().Go(ctx, &c.rec, c, nil)
@@ -80,9 +92,23 @@ func start[T any](ctx context.Context, f func(context.Context) (T, error), pc ui
 }
 
 // Do is [Go] for a function without a result.
-func Do(ctx context.Context, f func(context.Context) error, options ...TaskOption) Future[struct{}] {
+func Do(ctx context.Context, f func(context.Context) error, options ...Option) Future[struct{}] {
 	need("Do", ctx, f != nil)
 	return start(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) }, entry(f), options)
+}
+
+// Block calls wait, which blocks on something that other tasks do not run meanwhile by themselves: a
+// channel, a lock, the network, a device. If ctx is that of a task, or derived from it, the task does
+// not count as running until wait returns, so that tasks which are queued can begin at once. One
+// of them may be what wait waits for. Without Block they begin once processors have been idle for some
+// milliseconds.
+//
+// With a context of no task wait is only called. A task within a [Limit] keeps its place, since the
+// limit bounds how many of its tasks wait. [Future.Wait], [Scope], [Stream] and the calls of a weft.Runtime that
+// take a context do the same by themselves; within wait they would let one more task run each.
+func Block(ctx context.Context, wait func()) {
+	need("Block", ctx, wait != nil)
+	pool.Block(ctx, wait)
 }
 
 // ScopeOption is something that a scope asks for.
@@ -111,7 +137,7 @@ func Scope(ctx context.Context, body func(context.Context) error, options ...Sco
 	var r scopeRequest
 	for i, o := range options {
 		if o == nil {
-			panic(fmt.Errorf("weft: Scope: option %d is nil", i))
+			panic(fmt.Errorf("task: Scope: option %d is nil", i))
 		}
 		o.setScope(&r)
 	}
@@ -135,8 +161,8 @@ func Scope(ctx context.Context, body func(context.Context) error, options ...Sco
 	return g.Close(ctx)
 }
 
-// TaskOption is something that a task asks for.
-type TaskOption interface{ set(*request) }
+// Option is something that a task asks for.
+type Option interface{ set(*request) }
 
 // request has the settings that the options of a task set.
 type request struct {
@@ -152,11 +178,11 @@ type asked struct {
 }
 
 // requested puts options together.
-func requested(options []TaskOption) *request {
+func requested(options []Option) *request {
 	r := new(request)
 	for i, o := range options {
 		if o == nil {
-			panic(fmt.Errorf("weft: task option %d is nil", i))
+			panic(fmt.Errorf("task: option %d is nil", i))
 		}
 		o.set(r)
 	}
@@ -173,10 +199,10 @@ type Dependency interface{ record() *pool.Task }
 // After lets a task run after others have succeeded. If one of them fails or is cancelled,
 // the task is not run, and its error is a [DependencyError]. It panics if one is nil or the
 // zero Future.
-func After(futures ...Dependency) TaskOption {
+func After(futures ...Dependency) Option {
 	for i, f := range futures {
 		if f == nil || f.record() == nil {
-			panic(fmt.Errorf("weft: After: future %d belongs to no task", i))
+			panic(fmt.Errorf("task: After: future %d belongs to no task", i))
 		}
 	}
 	return option(func(s *request) {
@@ -199,33 +225,33 @@ func NewLimit(n int) *Limit { return &Limit{gate.NewLimit(n)} }
 // Within lets a task run when the limit has room. Tasks that wait for it run by priority,
 // and in the order they were started. It panics if NewLimit did not make l: such a limit
 // has no number.
-func Within(l *Limit) TaskOption {
+func Within(l *Limit) Option {
 	if l == nil || l.gate == nil {
-		panic(errors.New("weft: Within a limit that NewLimit did not make"))
+		panic(errors.New("task: Within a limit that NewLimit did not make"))
 	}
 	return option(func(s *request) { s.spec.Limit = l.gate })
 }
 
 // Priority lets a task run before those of a lower one that are ready too. Zero is that of
 // tasks without the option; tasks below it run when there is nothing else to do.
-func Priority(n int) TaskOption {
+func Priority(n int) Option {
 	return option(func(s *request) { s.spec.Priority = n })
 }
 
 // Timeout ends the context that the function is called with after d, with a cause that wraps
 // [ErrTimeout]; an error that the function returns then wraps it too. With [Retry] each
 // try has as long. A function that does not look at its context is not ended.
-func Timeout(d time.Duration) TaskOption {
+func Timeout(d time.Duration) Option {
 	return option(func(s *request) { s.timeout = d })
 }
 
 // Retry calls the function up to n times more while it fails or panics, after a pause that
 // doubles each time, up to a minute. Without it a function is called once.
-func Retry(n int, pause time.Duration) TaskOption {
+func Retry(n int, pause time.Duration) Option {
 	return option(func(s *request) { s.spec.Retries, s.spec.Pause, s.again = n, pause, n > 0 })
 }
 
 // Name is the name of the task in errors. Without it they use the name of its function.
-func Name(name string) TaskOption {
+func Name(name string) Option {
 	return option(func(s *request) { s.name = name })
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/weft-run/weft/internal/gate"
+	"github.com/weft-run/weft/task/internal/gate"
 )
 
 // unlock does what the gate asks for and releases the lock in between: states of tasks are
