@@ -315,16 +315,18 @@ func (r *Runtime) Checkpoint(ctx context.Context) error {
 	if len(answers) == 0 {
 		return fmt.Errorf("%w: no computation is kept now; Options.Checkpoint, Steps and RunStages keep one", ErrCheckpoint)
 	}
-	var errs []error
-	for _, a := range answers {
-		select {
-		case err := <-a:
-			errs = append(errs, err)
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	return block(ctx, func() error {
+		var errs []error
+		for _, a := range answers {
+			select {
+			case err := <-a:
+				errs = append(errs, err)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		}
-	}
-	return errors.Join(errs...)
+		return errors.Join(errs...)
+	})
 }
 
 // Forget removes the checkpoints of a computation that has ended, in this process or an earlier one, once its last is written,
@@ -341,7 +343,7 @@ func (r *Runtime) Forget(ctx context.Context, name string) error {
 	if err := validName(name); err != nil {
 		return err
 	}
-	return r.keeps.forget(ctx, name)
+	return block(ctx, func() error { return r.keeps.forget(ctx, name) })
 }
 
 // forget removes the checkpoints of a computation and frees its name.

@@ -315,7 +315,9 @@ func (r *resident) read(ctx context.Context, fn func(home []byte)) error {
 		return ErrClosed
 	}
 	defer r.r.forget()
-	return r.r.x.Fetch(ctx, r.ref, r.check, func() { fn(r.home) })
+	return block(ctx, func() error {
+		return r.r.x.Fetch(ctx, r.ref, r.check, func() { fn(r.home) })
+	})
 }
 
 // replace gives the data another value, in a home of its own that fill fills. No run may be using it.

@@ -11,6 +11,7 @@ import (
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/task"
 )
 
 // EventKind names what happened; each kind says below which fields of an [Event] it sets.
@@ -121,10 +122,12 @@ func (r *Runtime) Events(ctx context.Context, kinds ...EventKind) iter.Seq[Event
 			if buf = ns; len(ns) > 0 {
 				continue
 			}
-			select {
-			case <-f.Ready():
-			case <-ctx.Done():
-			}
+			task.Block(ctx, func() {
+				select {
+				case <-f.Ready():
+				case <-ctx.Done():
+				}
+			})
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/task"
 	"github.com/weft-run/weft/trace"
 )
 
@@ -33,6 +34,9 @@ type Report = trace.Report
 // derived from it, the run is not begun and the error wraps [ErrDeadlock]. With another context
 // this is not seen. The run begins then once the kernel has kept others waiting for 2 s, and
 // never if it needs data or host memory that the kernel's run has.
+//
+// With the context of a task that is a Go function (package task) Run lets other tasks run while it
+// waits, as [task.Block] says, and so does every call of this package that waits and takes a context.
 func (r *Runtime) Run(ctx context.Context, g *graph.Graph, b ...Binding) (*Report, error) {
 	p, err := r.resolve(g, b)
 	if err != nil {
@@ -70,7 +74,8 @@ func (h *Handle) Done() <-chan struct{} {
 	return h.done
 }
 
-// Wait waits for the run's end.
+// Wait waits for the run's end. A task that is a Go function calls it by [task.Block], since Wait has
+// no context that says which task waits.
 func (h *Handle) Wait() (*Report, error) {
 	if h == nil {
 		return nil, errNoHandle
@@ -580,8 +585,12 @@ func (p *Prepared) Run(ctx context.Context, b ...Binding) (*Report, error) {
 		told = p.r.follow(&c.job, fn)
 	}
 	p.r.x.Start(&c.job)
-	e, cancelled := p.r.x.Wait(ctx, &c.job, c.end)
-	told()
+	var e exec.End
+	var cancelled bool
+	task.Block(ctx, func() {
+		e, cancelled = p.r.x.Wait(ctx, &c.job, c.end)
+		told()
+	})
 	if !cancelled {
 		p.recycle(c)
 	}

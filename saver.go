@@ -14,6 +14,7 @@ import (
 	"github.com/weft-run/weft/internal/memcopy"
 	"github.com/weft-run/weft/internal/stage"
 	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/task"
 )
 
 // saver takes the checkpoints of one computation. Its caller, which computes, calls it
@@ -295,9 +296,9 @@ func (s *saver) idle() bool {
 }
 
 // wait waits until nothing is being written.
-func (s *saver) wait() {
+func (s *saver) wait(ctx context.Context) {
 	if s.busy != nil {
-		<-s.busy
+		task.Block(ctx, func() { <-s.busy })
 	}
 }
 
@@ -320,7 +321,7 @@ func (s *saver) save(ctx context.Context, done int64, finished bool, state []par
 
 // copy copies the state after some steps, once what is being written is.
 func (s *saver) copy(ctx context.Context, done int64, state []part) error {
-	s.wait()
+	s.wait(ctx)
 	ctx, cancel := s.r.bound(context.WithoutCancel(ctx))
 	defer cancel()
 	began := time.Now()
@@ -396,7 +397,7 @@ func (s *saver) write(done int64, finished bool, state []part, failed error) {
 // last checkpoint, and waits for that: the program may be about to end. Where the state is not
 // whole, for a step was ended amid its work, it is what was copied last.
 func (s *saver) leave(ctx context.Context, done int64, whole bool, state []part) {
-	s.wait()
+	s.wait(ctx)
 	switch {
 	case whole && done > s.at:
 		s.save(ctx, done, false, state)
@@ -404,7 +405,7 @@ func (s *saver) leave(ctx context.Context, done int64, whole bool, state []part)
 		s.write(s.held, false, state, nil)
 	}
 	s.settled = true
-	s.wait()
+	s.wait(ctx)
 }
 
 // ended tells everybody how a checkpoint went.
@@ -458,12 +459,12 @@ func (s *saver) close() {
 		}
 	}
 	if s.busy == nil || closed { // Close, which would wait, has gone by
-		s.wait()
+		s.wait(context.Background())
 		end()
 		return
 	}
 	go func() {
-		s.wait()
+		s.wait(context.Background())
 		end()
 	}()
 }

@@ -155,7 +155,7 @@ func TestPrepareInTheBackground(t *testing.T) {
 		if !background && !s.idle() {
 			t.Errorf("%d bytes: the memory is still being provided", bytes)
 		}
-		s.wait()
+		s.wait(t.Context())
 		if c := s.copies["mem"]; c == nil || len(c.Mem) != bytes {
 			t.Errorf("%d bytes: the copy is %v", bytes, c)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/task"
 )
 
 // ErrDevice is wrapped by errors of Drain, Undrain, Swap, Probe and Recover about the devices
@@ -36,7 +37,7 @@ func (r *Runtime) Drain(ctx context.Context, device string) error {
 		if err := r.outside(ctx); err != nil {
 			return err
 		}
-		return r.x.Drain(ctx, id)
+		return block(ctx, func() error { return r.x.Drain(ctx, id) })
 	})
 }
 
@@ -65,7 +66,7 @@ func (r *Runtime) Swap(ctx context.Context, from, to string) error {
 		if err := r.outside(ctx); err != nil {
 			return err
 		}
-		return r.x.Swap(ctx, id, other)
+		return block(ctx, func() error { return r.x.Swap(ctx, id, other) })
 	})
 }
 
@@ -83,7 +84,7 @@ func (r *Runtime) outside(ctx context.Context) error {
 func (r *Runtime) Probe(ctx context.Context, device string) (m DeviceMetrics, err error) {
 	need("Probe", ctx, true)
 	err = r.about("probe", device, func(id machine.DeviceID) error {
-		if err := r.x.Probe(ctx, id); err != nil {
+		if err := block(ctx, func() error { return r.x.Probe(ctx, id) }); err != nil {
 			return err
 		}
 		m = r.Metrics().Devices[id]
@@ -100,7 +101,15 @@ func (r *Runtime) Probe(ctx context.Context, device string) (m DeviceMetrics, er
 // the wait and not the attempt.
 func (r *Runtime) Recover(ctx context.Context, device string) error {
 	need("Recover", ctx, true)
-	return r.about("recover", device, func(id machine.DeviceID) error { return r.x.Recover(ctx, id) })
+	return r.about("recover", device, func(id machine.DeviceID) error {
+		return block(ctx, func() error { return r.x.Recover(ctx, id) })
+	})
+}
+
+// block calls wait as task.Block does, and returns its error.
+func block(ctx context.Context, wait func() error) (err error) {
+	task.Block(ctx, func() { err = wait() })
+	return err
 }
 
 // about calls fn with a device and says in its error what was asked.

@@ -146,8 +146,11 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	rt, err := openRuntime(ctx, o, sel, keeps)
-	if err != nil {
+	var rt *Runtime
+	if err := block(ctx, func() (err error) {
+		rt, err = openRuntime(ctx, o, sel, keeps)
+		return err
+	}); err != nil {
 		_ = keeps.close(ctx) // nothing is kept yet
 		return nil, err
 	}
@@ -418,7 +421,7 @@ func best(merits []float64) []machine.DeviceID {
 // or all of it longer than Options.SyncTimeout, it returns an error that wraps
 // ErrTimeout, or ErrHeld where a Go kernel does not return, and goes on in the
 // background. It may be called more than once, but not by a callback, which it would
-// wait for.
+// wait for. A task that is a Go function calls it by [task.Block], since it has no context.
 func (r *Runtime) Close() error {
 	if r == nil {
 		return fmt.Errorf("close: %w", errNoRuntime)
@@ -527,7 +530,12 @@ func (r *Runtime) Join(ctx context.Context, devices []machine.DeviceID) (uint64,
 	if r == nil {
 		return 0, errNoRuntime
 	}
-	return r.x.Join(ctx, devices)
+	var number uint64
+	err := block(ctx, func() (err error) {
+		number, err = r.x.Join(ctx, devices)
+		return err
+	})
+	return number, err
 }
 
 // Leave ends a communicator. What runs on it fails.

@@ -509,3 +509,84 @@ func TestOtherContext(t *testing.T) {
 	}
 	idle(t, p)
 }
+
+// TestBlock: tasks that block until all of them have begun need no watchdog, with the context of a task
+// or one that is derived from it. A goroutine is started for each, and few that find no task.
+func TestBlock(t *testing.T) {
+	const n = 100
+	for name, with := range map[string]func(p *Pool, own context.Context) context.Context{
+		"own":       func(_ *Pool, own context.Context) context.Context { return own },
+		"a value":   func(_ *Pool, own context.Context) context.Context { return context.WithValue(own, t, t) },
+		"a group's": func(p *Pool, own context.Context) context.Context { return p.NewGroup(own, true).Context() },
+	} {
+		for _, slots := range []int{1, 2} {
+			p := unguarded(slots)
+			var began atomic.Int32
+			all := make(chan struct{})
+			release := busy(p)
+			before := p.starts.Load()
+			var jobs []*job
+			for range n {
+				jobs = append(jobs, p.start(bg, func(ctx context.Context) error {
+					if began.Add(1) == n {
+						close(all)
+					}
+					Block(with(p, ctx), func() { <-all })
+					return nil
+				}))
+			}
+			release()
+			for _, j := range jobs {
+				if err := wait(t, j); err != nil {
+					t.Error(err)
+				}
+			}
+			if starts := p.starts.Load() - before; starts < n-uint32(slots) || starts > 2*n {
+				t.Errorf("%s, %d slots: %d goroutines were started for %d tasks that block", name, slots, starts, n)
+			}
+			idle(t, p)
+		}
+	}
+}
+
+// TestBlockEnds: however the function that blocks ends, the task has its slot again, and a task within
+// a limit does not give up its place.
+func TestBlockEnds(t *testing.T) {
+	p := unguarded(1)
+	for name, how := range map[string]func(){
+		"returns": func() {}, "panics": func() { panic("wait") }, "ends its goroutine": runtime.Goexit,
+	} {
+		for _, limit := range []*gate.Limit{nil, gate.NewLimit(1)} {
+			running := int32(-1)
+			j := p.start(bg, func(ctx context.Context) error {
+				me := ctx.(*Task)
+				before := p.running.Load()
+				defer func() { running = p.running.Load() - before }()
+				defer func() { _ = recover() }()
+				Block(ctx, func() {
+					defer how()
+					p.mu.Lock()
+					defer p.mu.Unlock()
+					if limit != nil && (me.rules.waiters != 0 || p.running.Load() != before) {
+						t.Errorf("%s: a task within a limit gives up its place", name)
+					}
+					if limit == nil && p.running.Load() != before-1 {
+						t.Errorf("%s: a task that blocks keeps its slot", name)
+					}
+				})
+				return nil
+			}, Spec{Limit: limit})
+			if err := wait(t, j); (err != nil) != (name == "ends its goroutine") {
+				t.Errorf("%s: %v", name, err)
+			}
+			if running != 0 {
+				t.Errorf("%s: %d goroutines more are counted after it", name, running)
+			}
+			idle(t, p)
+		}
+	}
+	called := false
+	if Block(bg, func() { called = true }); !called || p.running.Load() != 0 {
+		t.Error("with a context of no task")
+	}
+}
