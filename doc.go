@@ -2,16 +2,9 @@
 // the devices, measures them, splits the work by what each can really do, keeps
 // them all busy and survives the loss of any of them with the same result.
 //
-// # Go functions
-//
-// [Go] starts a task that is a Go function and returns a [Future] of its result. It needs
-// nothing to be opened. Tasks run after others ([After]), start tasks with the context they
-// are called with and wait for them, and [Scope] waits for all tasks that were started in it.
-//
-// A function over many elements, on all cores, is one call: [Map], [Each] without results,
-// [Filter], [Reduce], and [Stream] for sequences of any length. All take a context, the
-// elements and a function, fail with an [ElementError] and need nothing to be opened. The
-// rest of this page is about graphs that also run on devices.
+// Go functions that run on cores alone, as tasks, need none of this: they are in package task, which a
+// program can import by itself. A task that calls this package, with the context it was given, lets others
+// run while the call waits.
 //
 // # A first run
 //
@@ -68,8 +61,8 @@
 //
 // # Watching
 //
-// [WithProgress] has a callback told how far the runs, and calls of [Scope], [Map] and the like, of
-// a context are, [Handle.Progress] and [Runtime.Runs] tell it of runs when asked, [Runtime.Running] which tasks devices run.
+// [WithProgress] has a callback told how far the runs of a context are, [Handle.Progress] and [Runtime.Runs]
+// tell it when asked, [Runtime.Running] which tasks devices run.
 // [Runtime.Events] is a stream of what happens: tasks that
 // end or fail, devices that are lost and come back. [Runtime.Metrics] counts. With
 // [Options].Socket the command weft top watches from outside.

@@ -24,7 +24,7 @@ func TestReadmeExample(t *testing.T) {
 	for _, x := range []struct {
 		file, function string
 		lines          int // at most
-	}{{"example_test.go", "Example", 19}, {"example_graph_test.go", "Example_graph", 56}} {
+	}{{"task/example_test.go", "Example", 19}, {"example_graph_test.go", "Example_graph", 56}} {
 		_, after, ok := strings.Cut(rest, "```go\n")
 		block, remains, closed := strings.Cut(after, "```\n")
 		if !ok || !closed {
@@ -35,7 +35,7 @@ func TestReadmeExample(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		program := strings.NewReplacer("package weft_test\n", "package main\n", "func "+x.function+"() {\n", "func main() {\n").Replace(string(example))
+		program := strings.NewReplacer("package weft_test\n", "package main\n", "package task_test\n", "package main\n", "func "+x.function+"() {\n", "func main() {\n").Replace(string(example))
 		before, output, ok := strings.Cut(program, "\t// Output: ")
 		program = before + "}\n"
 		if !ok || block != program {
@@ -66,28 +66,44 @@ func ofUnexported(fn *ast.FuncDecl) bool {
 	return ok && !id.IsExported()
 }
 
-// Every exported function and method is used in an example.
+// Every exported function and method of the two packages that programs begin with is used in an example.
 func TestExamplesUseEverything(t *testing.T) {
-	files, err := filepath.Glob("*.go")
+	for folder, least := range map[string]int{".": 20, "task": 15} {
+		exported, used := exportedAndUsed(t, folder)
+		if len(exported) < least {
+			t.Fatalf("found only %d exported functions in %s", len(exported), folder)
+		}
+		for name, file := range exported {
+			if !used[name] {
+				t.Errorf("%s, of %s, is in no example: add one", name, file)
+			}
+		}
+	}
+}
+
+// exportedAndUsed returns the files of the exported functions and methods of a package by their names, and the
+// names that its examples use.
+func exportedAndUsed(t *testing.T, folder string) (exported map[string]string, used map[string]bool) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := make(map[string]bool)
-	exported := make(map[string]string) // name to file
+	used, exported = make(map[string]bool), make(map[string]string)
 	for _, name := range files {
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch {
-		case strings.HasPrefix(name, "example"):
+		switch base := filepath.Base(name); {
+		case strings.HasPrefix(base, "example"):
 			ast.Inspect(f, func(n ast.Node) bool {
 				if s, ok := n.(*ast.SelectorExpr); ok {
 					used[s.Sel.Name] = true
 				}
 				return true
 			})
-		case !strings.HasSuffix(name, "_test.go"):
+		case !strings.HasSuffix(base, "_test.go"):
 			for _, d := range f.Decls {
 				if fn, ok := d.(*ast.FuncDecl); ok && fn.Name.IsExported() && !ofUnexported(fn) {
 					exported[fn.Name.Name] = name
@@ -99,12 +115,5 @@ func TestExamplesUseEverything(t *testing.T) {
 	for _, name := range []string{"Error", "Unwrap", "MarshalJSON", "UnmarshalJSON", "String"} {
 		delete(exported, name)
 	}
-	if len(exported) < 20 {
-		t.Fatalf("found only %d exported functions", len(exported))
-	}
-	for name, file := range exported {
-		if !used[name] {
-			t.Errorf("%s, of %s, is in no example: add one to examples_test.go", name, file)
-		}
-	}
+	return exported, used
 }

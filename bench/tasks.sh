@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 
 provenance "RUNS=$runs bench/tasks.sh"
 
-go test -c -o "$work/weft.test" .
+go test -c -o "$work/task.test" ./task
 peer=:
 if echo '#include <tbb/task_group.h>' | g++ -E -xc++ - >/dev/null 2>&1; then
 	g++ -O2 -o "$work/tbb" bench/tbb.cpp -ltbb
@@ -23,7 +23,7 @@ else
 	echo "tasks.sh: without g++ and libtbb-dev there is no peer in C++" >&2
 fi
 for ((i = 0; i < runs; i++)); do
-	"$work/weft.test" -test.run '^$' -test.bench '^BenchmarkTasks' -test.benchtime 1s -test.benchmem | grep '^Benchmark'
+	"$work/task.test" -test.run '^$' -test.bench '^BenchmarkTasks' -test.benchtime 1s -test.benchmem | grep '^Benchmark'
 	$peer
 done | tee "$work/raw"
 

@@ -1,4 +1,4 @@
-// The peer of weft.Go in C++, with oneTBB (Debian's g++ and libtbb-dev): fib(30) with a task
+// The peer of task.Go in C++, with oneTBB (Debian's g++ and libtbb-dev): fib(30) with a task
 // for one of the two calls, and a million tasks that do nothing. It prints lines that
 // benchstat and bench/tasks.sh read. bench/tasks.sh builds and runs it.
 #include <chrono>

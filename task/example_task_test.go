@@ -216,3 +216,17 @@ func ExampleWaitAll() {
 	fmt.Println(task.WaitAll(ctx, squares...))
 	// Output: [0 1 4 9 16] <nil>
 }
+
+// A task that blocks on something else than a task says so, and others run meanwhile: here the one that
+// it waits for by a channel, on any number of cores.
+func ExampleBlock() {
+	ctx := context.Background()
+	answers := make(chan string)
+	ask := task.Go(ctx, func(ctx context.Context) (answer string, err error) {
+		task.Do(ctx, func(context.Context) error { answers <- "42"; return nil })
+		task.Block(ctx, func() { answer = <-answers })
+		return answer, nil
+	})
+	fmt.Println(ask.Wait(ctx))
+	// Output: 42 <nil>
+}

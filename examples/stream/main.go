@@ -12,7 +12,7 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/task"
 )
 
 func lines(yield func(string) bool) {
@@ -23,7 +23,7 @@ func lines(yield func(string) bool) {
 func parse(_ context.Context, line string) (int, error) { return strconv.Atoi(line) }
 
 func main() {
-	for n, err := range weft.Stream(context.Background(), lines, parse) {
+	for n, err := range task.Stream(context.Background(), lines, parse) {
 		if err != nil {
 			log.Fatal(err)
 		}

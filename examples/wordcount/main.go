@@ -10,7 +10,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/task"
 )
 
 func count(_ context.Context, file string) (map[string]int, error) {
@@ -31,10 +31,10 @@ func merge(_ context.Context, a, b map[string]int) (map[string]int, error) {
 
 func main() {
 	ctx := context.Background()
-	counts, err := weft.Map(ctx, os.Args[1:], count)
+	counts, err := task.Map(ctx, os.Args[1:], count)
 	if err != nil {
 		log.Fatal(err)
 	}
-	total, err := weft.Reduce(ctx, counts, merge)
+	total, err := task.Reduce(ctx, counts, merge)
 	fmt.Println(total, err)
 }
