@@ -19,6 +19,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/experimental/pipeline"
+	"github.com/weft-run/weft/fault"
 	"github.com/weft-run/weft/trace"
 )
 
