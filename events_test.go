@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/task"
 )
 
 // scripted opens devices that follow a script, with the kernel inc.
@@ -279,5 +281,34 @@ func TestProgressApart(t *testing.T) {
 		if e := <-ends; e.err != nil || len(e.runs) != 1 || e.runs[e.rep.Run] != 500 {
 			t.Errorf("told of %v, %v", e.runs, e.err)
 		}
+	}
+}
+
+// Runs in a scope tell the callback of package weft that is around it, and not the one of package task,
+// which is told of tasks.
+func TestProgressThroughScopes(t *testing.T) {
+	rt := open(t, weft.Options{Devices: "cpu", Funcs: incFuncs})
+	var runs, ended atomic.Int64
+	var last task.Progress
+	ctx := weft.WithProgress(t.Context(), func(p weft.Progress) {
+		ended.Add(int64(len(p.Ended)))
+		if p.Done == p.Tasks {
+			runs.Add(1)
+		}
+	})
+	ctx = task.WithProgress(ctx, func(p task.Progress) { last = p })
+	err := task.Scope(ctx, func(ctx context.Context) error {
+		for range 3 {
+			task.Do(ctx, func(ctx context.Context) error {
+				return task.Scope(ctx, func(ctx context.Context) error {
+					_, err := rt.Run(ctx, small(t, 4), weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16)))
+					return err
+				})
+			})
+		}
+		return nil
+	})
+	if err != nil || ended.Load() != 12 || runs.Load() < 3 || last.Tasks != 3 || last.Done != 3 {
+		t.Errorf("%v: %d tasks of runs told, %d runs at their end; of the scope %+v", err, ended.Load(), runs.Load(), last)
 	}
 }
