@@ -6,8 +6,8 @@
 //
 // [Go] starts a task and returns a [Future] of its result; [Do] is Go without a result. A task may run after
 // others ([After]), [Within] a [Limit], with a [Priority], a [Timeout] and a [Retry]. The function gets a context, which
-// says which task it is: what it starts and waits for with that context, or with one derived from it, is the
-// doing of this task. [Future.Wait] therefore lets other tasks run meanwhile, and finds cycles ([ErrDeadlock]).
+// says which task it is: what is started and waited for with that context, or with one derived from it, is
+// started and waited for by this task. [Future.Wait] therefore lets other tasks run meanwhile, and finds cycles ([ErrDeadlock]).
 //
 // [Scope] calls a function and returns when every task has ended that was started in it, with the first
 // error, which cancels the others unless [KeepGoing] says otherwise.

@@ -97,15 +97,15 @@ func Do(ctx context.Context, f func(context.Context) error, options ...Option) F
 	return start(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) }, entry(f), options)
 }
 
-// Block calls wait, which blocks on something that other tasks do not run meanwhile by themselves: a
-// channel, a lock, the network, a device. If ctx is that of a task, or derived from it, the task does
+// Block calls wait, which blocks on something that package task does not see: a channel, a lock, the
+// network, a device. If ctx is that of a task, or derived from it, the task does
 // not count as running until wait returns, so that tasks which are queued can begin at once. One
 // of them may be what wait waits for. Without Block they begin once processors have been idle for some
 // milliseconds.
 //
 // With a context of no task wait is only called. A task within a [Limit] keeps its place, since the
-// limit bounds how many of its tasks wait. [Future.Wait], [Scope], [Stream] and the calls of a weft.Runtime that
-// take a context do the same by themselves; within wait they would let one more task run each.
+// limit bounds how many of its tasks wait. [Future.Wait], [Scope], [Stream] and those calls of the root package that
+// wait and take a context need no Block: they let other tasks run by themselves.
 func Block(ctx context.Context, wait func()) {
 	need("Block", ctx, wait != nil)
 	pool.Block(ctx, wait)
