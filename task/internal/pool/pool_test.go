@@ -552,6 +552,32 @@ func TestCancelQueued(t *testing.T) {
 	idle(t, p)
 }
 
+// TestGroupCancel: a group that is cancelled ends the contexts of its tasks, those that run and those that wait, and of
+// no others.
+func TestGroupCancel(t *testing.T) {
+	p := New(2)
+	cause := errors.New("enough")
+	g := p.NewGroup(bg, false)
+	end := make(chan struct{})
+	other := p.start(bg, func(context.Context) error { <-end; return nil })
+	runs := p.start(g.Context(), func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) })
+	waits := p.start(g.Context(), func(context.Context) error { t.Error("ran"); return nil }, Spec{After: []*Task{&other.Task}})
+	g.Cancel(cause)
+	for _, j := range []*job{runs, waits} {
+		if err := wait(t, j); err != cause {
+			t.Error(err)
+		}
+	}
+	if err := g.Close(bg); err != cause {
+		t.Errorf("the group: %v", err)
+	}
+	close(end)
+	if err := wait(t, other); err != nil {
+		t.Errorf("a task of no group: %v", err)
+	}
+	idle(t, p)
+}
+
 // TestRetry: a task is tried as often as asked while it fails, and once otherwise.
 func TestRetry(t *testing.T) {
 	p := New(1)
