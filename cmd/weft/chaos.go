@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,9 +15,11 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
 )
 
 func newChaos() *cobra.Command {
@@ -74,7 +77,7 @@ weft chaos serve kills the workers of a service that is under load.`,
 	hang := c.PersistentFlags().Lookup("hang-timeout")
 	hang.DefValue, hang.Usage = chaos.HangTimeout.String(), "end a worker process that gives no sign of life for this long; 2s by weft chaos serve"
 	s.complete(c)
-	for _, w := range catalog.All() {
+	for _, w := range workloads.All() {
 		c.AddCommand(newChaosOf(w, &s))
 	}
 	c.AddCommand(newChaosServe(&s))
@@ -95,7 +98,7 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	order := w.Flags(c.Flags())
+	order := workloads.Flags(c.Flags(), w)
 	c.Flags().DurationVar(&t.For, "for", time.Minute, "how long")
 	seed := c.Flags().Lookup("seed") // of the inputs, where a workload has one
 	if seed == nil {
@@ -142,7 +145,7 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 				return err
 			}
 		}
-		t.Job = order.Job
+		t.Job = func(ctx context.Context) (workload.Job, error) { return workloads.Job(ctx, order) }
 		return runChaos(c, t, bouts, asJSON)
 	}
 	return c

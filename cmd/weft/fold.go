@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
@@ -81,7 +82,9 @@ it has.`,
 }
 
 func (f *folding) bind(p *pflag.FlagSet) {
-	f.Flags(p)
+	flags := &catalog.Flags{}
+	f.Flags(flags)
+	workloads.Bind(p, flags)
 	p.BoolVar(&f.check, "check", true, "compare the last steps and energies with an independent reference")
 	p.StringVarP(&f.out, "out", "o", "", "write frames of the lowest temperature to a `file`: .pdb, .dcd or .xtc")
 	p.StringVar(&f.html, "html", "", "draw the result on a page in a `file`, which needs no network")

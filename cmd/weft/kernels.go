@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/internal/terminal"
 )
@@ -34,10 +34,10 @@ They come with weft; a kernel for a GPU is a file in the folder of the graph.`,
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return kernelNames(catalog.Kernels()), cobra.ShellCompDirectiveNoFileComp
+			return kernelNames(workloads.Kernels()), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			all := catalog.Kernels()
+			all := workloads.Kernels()
 			if len(args) == 0 {
 				return terminal.Print(c, asJSON, kernelRows(all), func(b *bytes.Buffer) error {
 					writeKernels(b, all)

@@ -46,6 +46,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
 )
 
 // Exit statuses. After a signal it is 128 and the signal's number, as shells have it.
@@ -127,7 +128,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err, started = help(), true
 	}
-	switch usage := (terminal.UsageError{}); {
+	switch usage := (text.Mistake{}); {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, context.Canceled):

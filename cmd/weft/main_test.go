@@ -19,11 +19,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 	"github.com/weft-run/weft/internal/backend/proc"
-	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
@@ -347,7 +347,7 @@ func TestMistakesOfUsers(t *testing.T) {
 }
 
 func workloadsAndDemo() []string {
-	return slices.Sorted(slices.Values(append(catalog.Names(), "demo", "fold")))
+	return slices.Sorted(slices.Values(append(workloads.Names(), "demo", "fold")))
 }
 
 // What goes wrong in a run is a failure, not a mistake of the user's.
@@ -542,7 +542,7 @@ func TestCompletion(t *testing.T) {
 		"bench scaling --devices ":    deviceNames(),
 		"devices --devices ":          deviceNames(),
 		"train reservoir --task ":     trainTasks,
-		"bench scaling --only ":       catalog.Names(),
+		"bench scaling --only ":       workloads.Names(),
 		"bench sync --partitioner ":   sched.PartitionerNames(),
 	} {
 		_, stdout, _ := runWeft(append([]string{"__complete"}, strings.Split(args, " ")...)...)

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
 )
 
 // The exit status after a signal is 128 and its number.
@@ -74,7 +75,7 @@ func TestPipeWithoutReader(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c.SetContext(ctx)
 	cancel(signalled{syscall.SIGTERM})
-	var usage terminal.UsageError
+	var usage text.Mistake
 	if _, err := terminal.OpenOutput(c, pipe); !errors.Is(err, context.Canceled) || errors.As(err, &usage) {
 		t.Errorf("ended by a signal: %v", err)
 	}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/bench"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/all"
-	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload/protein/fold"
@@ -141,7 +141,7 @@ func deviceNames() []string {
 
 // kernels returns all Go kernels.
 func kernels() map[string]weft.Func {
-	out := catalog.Funcs()
+	out := workloads.Funcs()
 	maps.Copy(out, bench.Funcs())
 	maps.Copy(out, fold.Funcs())
 	return out

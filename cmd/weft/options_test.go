@@ -11,7 +11,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/experimental/driver"
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
 )
 
 // failing is a driver whose devices do not open.
@@ -31,7 +31,7 @@ func TestOpenStatus(t *testing.T) {
 		{fmt.Errorf("cpu: %w", driver.ErrUnavailable), true},
 	} {
 		_, err := open(t.Context(), weft.Options{Devices: "cpu", Drivers: []driver.Driver{failing{c.err}}, CacheDir: "off"}, io.Discard)
-		var usage terminal.UsageError
+		var usage text.Mistake
 		if !errors.Is(err, c.err) || errors.As(err, &usage) != c.usage {
 			t.Errorf("the error is %v, a mistake of the user's: %v", err, !c.usage)
 		}

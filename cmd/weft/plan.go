@@ -15,6 +15,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/bench"
 	"github.com/weft-run/weft/cmd/weft/internal/plan"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
@@ -66,7 +67,7 @@ what would be possible instead.`,
 		Args: terminal.OneOf("workload", "done"),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	for _, w := range catalog.All() {
+	for _, w := range workloads.All() {
 		c.AddCommand(newPlanOf(w))
 	}
 	c.AddCommand(newPlanFold(), newPlanDone())
@@ -82,14 +83,14 @@ func newPlanOf(w catalog.Entry) *cobra.Command {
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	order := w.Flags(c.Flags())
+	order := workloads.Flags(c.Flags(), w)
 	p.flags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		request, known, err := p.request()
 		if err != nil {
 			return err
 		}
-		job, runs, err := order.Outline(c.Context())
+		job, runs, err := workloads.Outline(c.Context(), order)
 		if err != nil {
 			return err
 		}
@@ -108,9 +109,9 @@ func newPlanOf(w catalog.Entry) *cobra.Command {
 					case part >= 1 && runs:
 						return job, nil
 					case part >= 1:
-						return order.Job(ctx)
+						return workloads.Job(ctx, order)
 					}
-					return w.Part(ctx, c.Flags(), part)
+					return workloads.Part(ctx, w, c.Flags(), part)
 				})
 			},
 		}, request, known)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/experimental/pipeline"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/catalog"
@@ -52,7 +53,7 @@ with a warning, its report counts them, and its exit status is unaffected.`,
 	s.bind(c.PersistentFlags())
 	graphFlags(c, &s)
 	s.complete(c)
-	for _, w := range catalog.All() {
+	for _, w := range workloads.All() {
 		c.AddCommand(newWorkload(w, &s))
 	}
 	c.AddCommand(newFold(&s), newDemo())
@@ -83,7 +84,7 @@ func newWorkload(w catalog.Entry, s *settings) *cobra.Command {
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	order := w.Flags(c.Flags())
+	order := workloads.Flags(c.Flags(), w)
 	l.keeping.params = workloadParams(w.Name, c.Flags())
 	l.flags(c.Flags(), 4)
 	c.Flags().BoolVar(&l.check, "check", true, "compare the result, or samples of a large one, with an independent reference")
@@ -104,7 +105,7 @@ func newWorkload(w catalog.Entry, s *settings) *cobra.Command {
 		// Large inputs take seconds to make.
 		p := terminal.StartProgress(c.ErrOrStderr(), l.asJSON, "job", 1)
 		p.At("making what %s works on", w.Name)
-		job, err := order.Job(c.Context())
+		job, err := workloads.Job(c.Context(), order)
 		p.Finish()
 		if err != nil {
 			return err

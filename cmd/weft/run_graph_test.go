@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/model"
 )
@@ -328,7 +328,7 @@ func TestFirstValues(t *testing.T) {
 // that graphs take.
 func TestKernels(t *testing.T) {
 	list := works(t, "kernels")
-	for _, k := range catalog.Kernels() {
+	for _, k := range workloads.Kernels() {
 		if !strings.Contains(list, k.Name+" ") {
 			t.Errorf("%s is not listed", k.Name)
 		}

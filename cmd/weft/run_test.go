@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
@@ -232,8 +232,8 @@ func TestCheckLastRun(t *testing.T) {
 		"gemm": {"m": 256, "k": 256, "n": 256}, "tropical": {"m": 256, "k": 256, "n": 256}, "conv": {"batch": 1},
 		"reduce": {"n": 1 << 20}, "merkle": {"leaves": 1 << 12}, "automata": {"rows": 512, "cols": 512}, "landscape": {"residues": 40}, "elastic": {"residues": 40}, "phase": {"residues": 40},
 	} {
-		w, _ := catalog.Find(name)
-		job, err := w.Sized(t.Context(), sizes)
+		w, _ := workloads.Find(name)
+		job, err := workloads.Sized(t.Context(), w, sizes)
 		if err != nil {
 			t.Fatal(err)
 		}

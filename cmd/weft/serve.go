@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/internal/dashboard"
 	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/metrics"
@@ -198,7 +199,7 @@ func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Conf
 	defer stop()
 	jobs := &shownJobs{}
 	s, err := serve.New(serve.Options{
-		Config: config, Service: service, Proofs: proofs, Runtime: rt, Metrics: figures, Version: built().String(), Log: v.log,
+		Config: config, Service: service, Proofs: proofs, Workloads: workloads.All(), Runtime: rt, Metrics: figures, Version: built().String(), Log: v.log,
 		Dashboard: dashboard.New(rt, dashboard.Options{Name: "weft serve", Serving: shownModels{models}, Jobs: jobs}),
 		Open: func(ctx context.Context, devices string) (*weft.Runtime, error) {
 			config := config

@@ -6,11 +6,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/spf13/pflag"
-
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/host"
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 	"github.com/weft-run/weft/workload/protein/fold"
@@ -26,7 +24,7 @@ type Fold struct {
 }
 
 // Flags adds the flags that say what is folded, and how.
-func (o *Fold) Flags(p *pflag.FlagSet) {
+func (o *Fold) Flags(p *Flags) {
 	p.StringVar(&o.Structure, "structure", "1CRN", "`structure` that comes with weft, or a file; several with commas")
 	p.StringVar(&o.Config.Select.Chain, "chain", "", "chain to fold (the first); several with commas, or all")
 	p.IntVar(&o.Config.Select.Model, "model", 0, "model of the file to take (the first)")
@@ -37,7 +35,7 @@ func (o *Fold) Flags(p *pflag.FlagSet) {
 	p.StringVar(&o.spacing, "spacing", "geometric", "temperatures in between: geometric, or tuned to exchange equally often")
 	p.Uint32Var(&o.Config.Seed, "seed", 1, "seed of the random numbers")
 	p.StringVar(&o.Config.Split, "split-chain", "", "split one replica over devices if that `pays`, or always")
-	p.Lookup("split-chain").NoOptDefVal = fold.SplitPays
+	p.Lookup("split-chain").Bare = fold.SplitPays
 }
 
 // Complete makes the configuration of the flags. What is wrong is a mistake of the user.
@@ -45,17 +43,17 @@ func (o *Fold) Complete() error {
 	c := &o.Config
 	var ok bool
 	if c.Low, c.High, ok = Ladder(o.temperature); !ok {
-		return terminal.Usagef("--temperature %s: give a number above 0, or two as in 0.6-1.1", o.temperature)
+		return mistakef("--temperature %s: give a number above 0, or two as in 0.6-1.1", o.temperature)
 	}
 	if o.spacing != "geometric" && o.spacing != "tuned" {
-		return terminal.Usagef("--spacing %s: give geometric or tuned", o.spacing)
+		return mistakef("--spacing %s: give geometric or tuned", o.spacing)
 	}
 	c.Tuned = o.spacing == "tuned"
 	if c.Steps == 0 || c.Every == 0 || c.Replicas == 0 {
-		return terminal.Usagef("--steps %d, --frame %d, --replicas %d: give 1 or more", c.Steps, c.Every, c.Replicas)
+		return mistakef("--steps %d, --frame %d, --replicas %d: give 1 or more", c.Steps, c.Every, c.Replicas)
 	}
 	if err := c.Validate(); err != nil {
-		return terminal.Usage(err)
+		return mistake(err)
 	}
 	return nil
 }
@@ -86,9 +84,8 @@ type FoldJob struct {
 }
 
 // Flags adds the flags of a folding and that of its trajectory.
-func (o *FoldJob) Flags(p *pflag.FlagSet) {
+func (o *FoldJob) Flags(p *Flags) {
 	o.Fold.Flags(p)
-	terminal.PlainNumbers(p)
 	p.StringVar(&o.Format, "trajectory", "", "format of the trajectory that the result has: dcd, pdb or xtc (none)")
 }
 
@@ -107,7 +104,7 @@ func (o *FoldJob) Read(text string) error {
 	}
 	given := structure{&o.Structure, &o.Config.Select, &o.read}
 	if err := given.read(text); err != nil {
-		return terminal.Usage(err)
+		return mistake(err)
 	}
 	c := o.Config
 	if err := host.Fits("fold", int64(min(c.Bytes(o.read.Len()), math.MaxInt64/2))); err != nil {
@@ -116,10 +113,10 @@ func (o *FoldJob) Read(text string) error {
 	frames := (c.Steps + c.Every - 1) / c.Every
 	size, err := trajectoryBytes(o.Format, o.read.Len(), frames)
 	if err != nil {
-		return terminal.Usage(err)
+		return mistake(err)
 	}
 	if all := (size+2)/3*4 + replicaBytes*int64(c.Replicas); all > mostResult {
-		return terminal.Usagef("fold: %d frames and %d replicas of %d residues make a result of up to %d bytes (the trajectory %d before base64), and %d are the most: let more steps be between frames, or take fewer replicas or another format", frames, c.Replicas, o.read.Len(), all, size, mostResult)
+		return mistakef("fold: %d frames and %d replicas of %d residues make a result of up to %d bytes (the trajectory %d before base64), and %d are the most: let more steps be between frames, or take fewer replicas or another format", frames, c.Replicas, o.read.Len(), all, size, mostResult)
 	}
 	// The model, and whether the format has room for its frames, do not depend on replicas.
 	c.Replicas, c.High, c.Tuned = 1, c.Low, false
@@ -131,7 +128,7 @@ func (o *FoldJob) Read(text string) error {
 		err = r.Writable(o.Format)
 	}
 	if err != nil {
-		return terminal.Usage(err)
+		return mistake(err)
 	}
 	return nil
 }
@@ -243,4 +240,4 @@ func (rep *FoldReport) Fill(r *fold.Run, alone bool) {
 }
 
 // Rate is the rate in words.
-func (rep *FoldReport) Rate() string { return terminal.SI(rep.Steps, "step/s") }
+func (rep *FoldReport) Rate() string { return text.SI(rep.Steps, "step/s") }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/weft-run/weft/workload/network"
 	"github.com/weft-run/weft/workload/protein"
 	"github.com/weft-run/weft/workload/protein/elastic"
@@ -28,7 +26,7 @@ func (s structure) order(o Order) Order {
 
 // flags adds the flags that say of which protein something is computed, and returns what
 // completes them: a structure that is named stands before the helix there is otherwise.
-func (s structure) flags(f *pflag.FlagSet, residues *int, helix int) func() error {
+func (s structure) flags(f *Flags, residues *int, helix int) func() error {
 	f.StringVar(s.name, "structure", "", "structure: 1CRN, 1UBI, BPTI, or a file in PDB or mmCIF format")
 	f.StringVar(&s.of.Chain, "chain", "", "chain of the structure, several as A,B, or all (the first)")
 	f.IntVar(&s.of.Model, "model", 0, "model of the structure (the first)")
@@ -112,7 +110,7 @@ func (o Order) Read(text string) error {
 	return o.of.read(text)
 }
 
-func elasticFlags(f *pflag.FlagSet) Order {
+func elasticFlags(f *Flags) Order {
 	c := elastic.Config{}
 	of := structure{&c.Structure, &c.Select, &c.Given}
 	complete := of.flags(f, &c.Residues, 256)
@@ -121,13 +119,13 @@ func elasticFlags(f *pflag.FlagSet) Order {
 	f.IntVar(&c.Modes, "modes", 20, "slowest modes to find")
 	f.IntVar(&c.Steps, "steps", 0, "steps of the Lanczos method (chosen)")
 	f.Uint32Var(&c.Seed, "seed", 1, "what the first vector is drawn from")
-	return of.order(order(&c, elastic.New, notZero(f, "modes"), complete))
+	return of.order(OrderOf(&c, elastic.New, notZero(f, "modes"), complete))
 }
 
-func phaseFlags(f *pflag.FlagSet) Order {
+func phaseFlags(f *Flags) Order {
 	c := phase.Config{}
 	of := structure{&c.Structure, &c.Select, &c.Given}
 	complete := of.flags(f, &c.Residues, 512)
 	f.Float64Var(&c.Time, "time", 0, "time in picoseconds")
-	return of.order(order(&c, phase.New, complete))
+	return of.order(OrderOf(&c, phase.New, complete))
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/internal/catalog"
 )
@@ -47,8 +45,8 @@ func (s *Server) planFold(q *api.JobRequest) (task, error) {
 	}, nil
 }
 
-func foldFlags() (*catalog.FoldJob, *pflag.FlagSet) {
-	o, flags := &catalog.FoldJob{}, pflag.NewFlagSet(foldJob, pflag.ContinueOnError)
+func foldFlags() (*catalog.FoldJob, *catalog.Flags) {
+	o, flags := &catalog.FoldJob{}, &catalog.Flags{}
 	o.Flags(flags)
 	return o, flags
 }

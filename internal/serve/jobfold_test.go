@@ -19,12 +19,14 @@ import (
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/workload/protein/fold"
+	"github.com/weft-run/weft/workload/zk"
 )
 
-// allFuncs are the kernels of all jobs.
+// allFuncs are the kernels of all jobs and of proofs.
 func allFuncs() map[string]weft.Func {
 	all := catalog.Funcs()
 	maps.Copy(all, fold.Funcs())
+	maps.Copy(all, zk.Funcs())
 	return all
 }
 

@@ -15,13 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/checkpoint/disk"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
@@ -277,16 +274,15 @@ func TestJobKeptPlan(t *testing.T) {
 	after := keepAfter
 	defer func() { keepAfter = after }()
 	dir := t.TempDir()
-	rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: catalog.Funcs(), Checkpoint: weft.Checkpoint{Dir: dir}})
+	rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: allFuncs(), Checkpoint: weft.Checkpoint{Dir: dir}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rt.Close()
 	for i, least := range []time.Duration{time.Hour, 0} {
 		keepAfter = least
-		w, _ := catalog.Find("automata")
-		flags := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
-		order := w.Flags(flags)
+		w := entry(t, "automata")
+		flags, order := w.Order()
 		if err := setParameters(flags, w.Name, map[string]any{"rows": 64, "cols": 64, "steps": 8}); err != nil {
 			t.Fatal(err)
 		}

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/graph"
@@ -104,12 +102,11 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 	if q.Workload == foldJob {
 		return s.planFold(q)
 	}
-	w, ok := catalog.Find(q.Workload)
-	if !ok {
-		return nil, badf("%w", text.Unknown("workload", short(q.Workload), append(catalog.Names(), foldJob)))
+	w, err := s.find(q.Workload)
+	if err != nil {
+		return nil, err
 	}
-	flags := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
-	order := w.Flags(flags)
+	flags, order := w.Order()
 	if err := setParameters(flags, w.Name, q.Parameters); err != nil {
 		return nil, err
 	}
@@ -144,6 +141,18 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 	}, nil
 }
 
+// find returns the workload of a name.
+func (s *Server) find(name string) (catalog.Entry, error) {
+	var names []string
+	for _, w := range s.offered {
+		if w.Name == name {
+			return w, nil
+		}
+		names = append(names, w.Name)
+	}
+	return catalog.Entry{}, badf("%w", text.Unknown("workload", short(name), append(names, foldJob)))
+}
+
 // devicesOf returns the runtime of a job: the server's, or one of its own if it names devices. done closes the latter.
 func (s *Server) devicesOf(ctx context.Context, names string) (rt *weft.Runtime, done func(), err error) {
 	if names == "" {
@@ -174,11 +183,11 @@ func (s *Server) canRun(q *api.JobRequest) error {
 
 // nameShipped has the parameter that may name a file name what is shipped: clients may not read files of the server.
 // takesText says that the workload takes the text of a structure in its place.
-func nameShipped(file *pflag.Flag, shipped []string, q *api.JobRequest, takesText bool) error {
+func nameShipped(file *catalog.Flag, shipped []string, q *api.JobRequest, takesText bool) error {
 	if q.StructureText != "" && !takesText {
 		return badf("structure_text: a job of %s is of no structure", q.Workload)
 	}
-	if file == nil || file.Value.String() == "" {
+	if file == nil || file.String() == "" {
 		return nil
 	}
 	if q.StructureText != "" {
@@ -187,7 +196,7 @@ func nameShipped(file *pflag.Flag, shipped []string, q *api.JobRequest, takesTex
 		}
 		return nil
 	}
-	name := file.Value.String()
+	name := file.String()
 	i := slices.IndexFunc(shipped, func(s string) bool { return strings.EqualFold(s, name) })
 	if i < 0 {
 		hint := ""
@@ -196,28 +205,31 @@ func nameShipped(file *pflag.Flag, shipped []string, q *api.JobRequest, takesTex
 		}
 		return badf("parameter %s: %w%s", file.Name, text.Unknown(file.Name, short(name), shipped), hint)
 	}
-	return file.Value.Set(shipped[i])
+	return file.Set(shipped[i])
 }
 
 // setParameters sets the flags of a workload. One that sets several, as size does,
 // comes first: its text is empty, because the others say what it is.
-func setParameters(flags *pflag.FlagSet, workload string, to map[string]any) error {
+func setParameters(flags *catalog.Flags, workload string, to map[string]any) error {
 	var names []string
-	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	for _, f := range flags.All() {
+		names = append(names, f.Name)
+	}
 	var several, single []string
 	for _, key := range slices.Sorted(maps.Keys(to)) {
 		if !slices.Contains(names, key) {
 			return badf("%s: %w", workload, text.Unknown("parameter", short(key), names))
 		}
-		if f := flags.Lookup(key); f.DefValue == "" && f.Value.Type() != "string" {
+		if f := flags.Lookup(key); f.Default == "" && f.Type() != "string" {
 			several = append(several, key)
 		} else {
 			single = append(single, key)
 		}
 	}
 	for _, key := range append(several, single...) {
-		if v := fmt.Sprint(to[key]); flags.Set(key, v) != nil {
-			return badf("parameter %s: %s is not of type %s", key, quoted(v), flags.Lookup(key).Value.Type())
+		f := flags.Lookup(key)
+		if v := fmt.Sprint(to[key]); f.Set(v) != nil {
+			return badf("parameter %s: %s is not of type %s", key, quoted(v), f.Type())
 		}
 	}
 	return nil
@@ -418,24 +430,23 @@ func (s *Server) workloads(w http.ResponseWriter, _ *http.Request) error {
 		Parameters []parameter `json:"parameters"`
 	}
 	out := []entry{}
-	add := func(name, does string, flags *pflag.FlagSet, file string, shipped []string, ofStructure bool) {
+	add := func(name, does string, flags *catalog.Flags, file string, shipped []string, ofStructure bool) {
 		e := entry{Name: name, Does: does, Parameters: []parameter{}}
-		flags.VisitAll(func(f *pflag.Flag) {
-			p := parameter{f.Name, f.Value.Type(), f.DefValue, f.Usage}
+		for _, f := range flags.All() {
+			p := parameter{f.Name, f.Type(), f.Default, f.Usage}
 			if f.Name == file {
 				if p.Usage = "one of " + strings.Join(shipped, ", "); ofStructure {
 					p.Usage += "; another comes as structure_text"
 				}
 			}
 			e.Parameters = append(e.Parameters, p)
-		})
+		}
 		out = append(out, e)
 	}
-	for _, c := range catalog.All() {
-		flags := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
-		order := c.Flags(flags)
-		file, shipped := c.File()
-		add(c.Name, c.Short, flags, file, shipped, order.OfStructure())
+	for _, w := range s.offered {
+		flags, order := w.Order()
+		file, shipped := w.File()
+		add(w.Name, w.Short, flags, file, shipped, order.OfStructure())
 	}
 	_, flags := foldFlags()
 	add(foldJob, foldDoes, flags, "structure", catalog.Structures(), true)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/catalog"
 )
 
 // servedState names the folder in which the test binary is a server.
@@ -49,7 +50,7 @@ func serveState(dir string) {
 	}
 	rt, err := weft.Open(ctx, o)
 	fail(err)
-	s, err := New(Options{Config: c, Service: newFake(), Runtime: rt, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	s, err := New(Options{Config: c, Service: newFake(), Workloads: catalog.All(), Runtime: rt, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	fail(err)
 	fail(s.Listen())
 	go func() { fail(s.Serve()) }()

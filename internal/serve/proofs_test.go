@@ -26,7 +26,6 @@ import (
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/experimental/driver"
 	scripted "github.com/weft-run/weft/internal/backend/fake"
-	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/prove"
 	"github.com/weft-run/weft/workload/zk"
 )
@@ -243,7 +242,7 @@ func TestProveNotAllowed(t *testing.T) {
 func gatedDevice(t *testing.T, gate <-chan struct{}) (*weft.Runtime, *atomic.Int64) {
 	t.Helper()
 	var begun atomic.Int64
-	funcs := catalog.Funcs()
+	funcs := allFuncs()
 	sum := funcs["msm.g1"]
 	funcs["msm.g1"] = func(c *weft.Call, lo, hi int) {
 		begun.Add(1)
@@ -370,12 +369,12 @@ func TestProveLostDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Funcs = catalog.Funcs()
+	o.Funcs = allFuncs()
 	drv, err := scripted.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := weft.Open(t.Context(), weft.Options{Drivers: []driver.Driver{drv}, NoCalibrate: true, CacheDir: "off", Funcs: catalog.Funcs()})
+	rt, err := weft.Open(t.Context(), weft.Options{Drivers: []driver.Driver{drv}, NoCalibrate: true, CacheDir: "off", Funcs: allFuncs()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/prove"
 )
@@ -42,6 +43,8 @@ type Options struct {
 	Service Service
 	// Runtime runs jobs and is watched for its health; nil in tests that have none.
 	Runtime *weft.Runtime
+	// Workloads are those that jobs run, beside foldings and proofs.
+	Workloads []catalog.Entry
 	// Open opens devices for a job that names some.
 	Open      func(ctx context.Context, devices string) (*weft.Runtime, error)
 	Proofs    *prove.Service // nil for none; Drain closes it
@@ -60,6 +63,7 @@ type Server struct {
 	version string
 	service Service
 	rt      *weft.Runtime
+	offered []catalog.Entry // workloads of jobs
 	open    func(ctx context.Context, devices string) (*weft.Runtime, error)
 	log     *slog.Logger
 
@@ -122,7 +126,7 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	s := &Server{
-		config: c, limits: c.Limits, network: network, version: o.Version, service: o.Service, rt: o.Runtime, open: o.Open, log: o.Log,
+		config: c, limits: c.Limits, network: network, version: o.Version, service: o.Service, rt: o.Runtime, offered: o.Workloads, open: o.Open, log: o.Log,
 		clients: newClients(rate, c.Limits.Concurrent), hub: newHub(), dashboard: o.Dashboard, actionWait: actionWait, proofs: o.Proofs, macKey: newKey(),
 	}
 	if s.open == nil {

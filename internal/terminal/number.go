@@ -1,10 +1,7 @@
 package terminal
 
 import (
-	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -25,30 +22,9 @@ func PlainNumbers(f *pflag.FlagSet) {
 // plainNumber is the value of a flag that is looked at before it is read.
 type plainNumber struct{ pflag.Value }
 
-// notPlain says what a number must be.
-type notPlain struct{ what string }
-
-func (n notPlain) Error() string { return n.what }
-
-var (
-	// manyForm is a whole number, or several joined by commas.
-	manyForm  = regexp.MustCompile(`^[+-]?[0-9]+(,[+-]?[0-9]+)*$`)
-	octalForm = regexp.MustCompile(`(^|,)[+-]?0[0-9]`)
-)
-
 func (p plainNumber) Set(s string) error {
-	_, err := text.ParseNumber(s)
-	switch whole := p.Type() != "float64"; {
-	case octalForm.MatchString(s):
-		return notPlain{"it must not begin with 0, since some programs read that as octal"}
-	case whole && strings.HasSuffix(p.Type(), "Slice") && !manyForm.MatchString(s):
-		return notPlain{"it must be whole numbers joined by commas"}
-	case whole && !manyForm.MatchString(s):
-		return notPlain{"it must be a whole number"}
-	case !whole && errors.Is(err, strconv.ErrRange):
+	if err := text.Plain(s, p.Type()); err != nil {
 		return err
-	case !whole && err != nil:
-		return notPlain{"it must be a number"}
 	}
 	return p.Value.Set(s)
 }

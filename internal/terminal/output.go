@@ -30,7 +30,7 @@ type Output struct {
 // and destroys no earlier result. The name "-" is standard output, which has nothing else then: the report
 // of the command goes to standard error. The caller calls Close.
 //
-// A name under which nothing can be written is a [UsageError]; one that fails while it is written is none.
+// A name under which nothing can be written is a [text.Mistake]; one that fails while it is written is none.
 func OpenOutput(c *cobra.Command, file string) (*Output, error) {
 	if file == "-" {
 		o := &Output{name: file, path: file, stream: c.OutOrStdout()}

@@ -66,7 +66,7 @@ func Switches(root *cobra.Command, args []string) []string {
 // TakeOnOff has the flags of a set that are true or false read on and off too, as switches of the runtime do.
 func TakeOnOff(f *pflag.FlagSet) {
 	f.VisitAll(func(f *pflag.Flag) {
-		if fmt.Sprintf("%T", f.Value) == "*pflag.boolValue" {
+		if f.Value.Type() == "bool" {
 			f.Value = onOff{f.Value}
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -174,7 +175,7 @@ func TestReplace(t *testing.T) {
 	if _, err := OpenOutput(&c, filepath.Join(t.TempDir(), "no", "such", "folder")); err == nil || strings.Contains(err.Error(), "open ") {
 		t.Errorf("a file in a folder that is not there is %v", err)
 	}
-	if _, err := OpenOutput(&c, t.TempDir()); !errors.As(err, new(UsageError)) || !strings.HasSuffix(err.Error(), " is a folder: name a file") {
+	if _, err := OpenOutput(&c, t.TempDir()); !errors.As(err, new(text.Mistake)) || !strings.HasSuffix(err.Error(), " is a folder: name a file") {
 		t.Errorf("a folder is %v", err)
 	}
 }

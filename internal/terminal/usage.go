@@ -13,18 +13,11 @@ import (
 	"github.com/weft-run/weft/internal/text"
 )
 
-// UsageError is a mistake in what the user wrote, on the command line or in a file
-// that it names. The exit status of a command that returns one is 2.
-type UsageError struct{ error }
+// Usage makes a [text.Mistake] of an error.
+func Usage(err error) error { return text.Mistake{Err: err} }
 
-// Unwrap returns the error that says what the mistake is.
-func (u UsageError) Unwrap() error { return u.error }
-
-// Usage makes a [UsageError] of an error.
-func Usage(err error) error { return UsageError{err} }
-
-// Usagef formats a [UsageError].
-func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+// Usagef formats a [text.Mistake].
+func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
 
 // Templates for the usage of a command. They are cobra's but for lines of at most
 // 80 columns. OwnUsageTemplate leaves out the flags that a command inherits, which
@@ -90,8 +83,8 @@ func expected(f *pflag.Flag, cause error) string {
 	if errors.Is(cause, strconv.ErrRange) {
 		return "it is too large or too small a number"
 	}
-	if form := (notPlain{}); errors.As(cause, &form) {
-		return form.what
+	if form := text.FormError(""); errors.As(cause, &form) {
+		return form.Error()
 	}
 	if number := new(strconv.NumError); f.Value.Type() == "int" && !errors.As(cause, &number) {
 		return cause.Error()
@@ -161,7 +154,7 @@ func UnknownCommand(root *cobra.Command, name string) error {
 	return text.Unknown("command", name, commandNames(root))
 }
 
-// MustName returns a [UsageError] unless name is one of names.
+// MustName returns a [text.Mistake] unless name is one of names.
 func MustName(what, name string, names []string) error {
 	if slices.Contains(names, name) {
 		return nil

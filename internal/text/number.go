@@ -1,9 +1,11 @@
 package text
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 var (
@@ -60,4 +62,36 @@ func (e *rangeError) Is(target error) bool { return target == strconv.ErrRange }
 
 func errOctal(s string) error {
 	return fmt.Errorf("%q begins with 0, and some programs read that as octal; write it without that zero", s)
+}
+
+// FormError says what form a number must have. Unlike the errors of ParseWhole and ParseNumber it does not have what
+// was written: it follows the name of a flag and its value.
+type FormError string
+
+func (e FormError) Error() string { return string(e) }
+
+var (
+	// manyForm is a whole number, or several joined by commas.
+	manyForm      = regexp.MustCompile(`^[+-]?[0-9]+(,[+-]?[0-9]+)*$`)
+	manyOctalForm = regexp.MustCompile(`(^|,)[+-]?0[0-9]`)
+)
+
+// Plain refuses a value of a flag whose type, as package pflag names it, is a number or a list of them, if it is not in
+// decimal digits: functions of the standard library take 010 for 8, 0x10 for 16, and inf for a number. The error is a
+// FormError, or strconv.ErrRange by errors.Is.
+func Plain(s, kind string) error {
+	_, err := ParseNumber(s)
+	switch whole := kind != "float64"; {
+	case manyOctalForm.MatchString(s):
+		return FormError("it must not begin with 0, since some programs read that as octal")
+	case whole && strings.HasSuffix(kind, "Slice") && !manyForm.MatchString(s):
+		return FormError("it must be whole numbers joined by commas")
+	case whole && !manyForm.MatchString(s):
+		return FormError("it must be a whole number")
+	case !whole && errors.Is(err, strconv.ErrRange):
+		return err
+	case !whole && err != nil:
+		return FormError("it must be a number")
+	}
+	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
@@ -83,8 +83,8 @@ func (o *balance) jobs(ctx context.Context) (names []string, jobs []workload.Job
 			continue
 		}
 		job := workload.Job(newTriangle(4096, 40))
-		if w, ok := catalog.Find(name); ok {
-			if job, err = w.Sized(ctx, map[string]int{}); err != nil {
+		if w, ok := workloads.Find(name); ok {
+			if job, err = workloads.Sized(ctx, w, map[string]int{}); err != nil {
 				return nil, nil, err
 			}
 		}

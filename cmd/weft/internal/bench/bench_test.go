@@ -19,10 +19,10 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 	"github.com/weft-run/weft/internal/backend/proc"
-	"github.com/weft-run/weft/internal/catalog"
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/trace"
 )
 
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 
 // allFuncs are the kernels of workloads and benchmarks.
 func allFuncs() map[string]weft.Func {
-	all := catalog.Funcs()
+	all := workloads.Funcs()
 	maps.Copy(all, Funcs())
 	return all
 }
@@ -104,7 +104,7 @@ func rows[T any](t *testing.T, args ...string) (out []T) {
 func refused(t *testing.T, word string, args ...string) {
 	t.Helper()
 	_, err := run(t.Context(), args...)
-	if mistake := (terminal.UsageError{}); !errors.As(err, &mistake) || !strings.Contains(err.Error(), word) {
+	if mistake := (text.Mistake{}); !errors.As(err, &mistake) || !strings.Contains(err.Error(), word) {
 		t.Errorf("%v: %v", args, err)
 	}
 }

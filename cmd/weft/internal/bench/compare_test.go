@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
 )
 
 // reports writes a file of n reports of overhead and of copies, whose figures are base
@@ -49,7 +49,7 @@ func TestCompare(t *testing.T) {
 		"as many as are needed": {reports(t, 4, 0.6, 1e9), nil, "1 figure is worse by more than 5.0 %"},
 	} {
 		_, err := run(t.Context(), append([]string{"compare", before, c.after}, c.args...)...)
-		mistake := terminal.UsageError{}
+		mistake := text.Mistake{}
 		if got := fmt.Sprint(err); c.fails == "" && err != nil || c.fails != "" && got != c.fails || errors.As(err, &mistake) {
 			t.Errorf("%s: %v, want %q", name, err, c.fails)
 		}
@@ -112,7 +112,7 @@ func TestCompareMistakes(t *testing.T) {
 		{[]string{good, good, "--worse", "-1"}, "--worse -1: it must not be negative"},
 	} {
 		_, err := run(t.Context(), append([]string{"compare"}, c.args...)...)
-		if mistake := (terminal.UsageError{}); !errors.As(err, &mistake) || !strings.Contains(err.Error(), c.says) {
+		if mistake := (text.Mistake{}); !errors.As(err, &mistake) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v: %v, want %q", c.args, err, c.says)
 		}
 	}

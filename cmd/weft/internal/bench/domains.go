@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
@@ -150,7 +150,7 @@ for are listed as not reached.
 
 // operationsOfDomains are the names of the operations.
 func operationsOfDomains() (names []string) {
-	for _, op := range catalog.Operations() {
+	for _, op := range workloads.Operations() {
 		names = append(names, op.Name)
 	}
 	return names
@@ -318,7 +318,7 @@ func (o *domains) measure(m *meter, r *domainsReport) ([]domainRow, error) {
 		}
 	}
 	r.Machine = strings.Join(models, "; ")
-	chosen := slices.DeleteFunc(catalog.Operations(), func(op catalog.Operation) bool {
+	chosen := slices.DeleteFunc(workloads.Operations(), func(op workloads.Operation) bool {
 		return len(o.only) > 0 && !slices.Contains(o.only, op.Name)
 	})
 	p := m.progress("run", len(chosen)*len(o.sizes)*len(all)*(m.repeat+learning))

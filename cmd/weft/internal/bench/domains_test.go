@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
@@ -33,11 +33,11 @@ func TestDomains(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if len(r.Rows) != 2*len(catalog.Operations()) || len(r.Crossovers) != 0 {
-		t.Errorf("%d rows and %d crossovers of %d operations", len(r.Rows), len(r.Crossovers), len(catalog.Operations()))
+	if len(r.Rows) != 2*len(workloads.Operations()) || len(r.Crossovers) != 0 {
+		t.Errorf("%d rows and %d crossovers of %d operations", len(r.Rows), len(r.Crossovers), len(workloads.Operations()))
 	}
 	for i, row := range r.Rows {
-		op := catalog.Operations()[i/2]
+		op := workloads.Operations()[i/2]
 		if row.Operation != op.Name || row.Domain != op.Domain || row.Size != []int{10, 100}[i%2] || row.Device != "cpu/2" || !(row.Seconds > 0) || row.Why != "" || row.Job == "" {
 			t.Errorf("row %d is %+v", i, row)
 		}
@@ -78,7 +78,7 @@ func TestDomainsSpoil(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close()
-	job, err := catalog.Operations()[0].Job(t.Context(), 50)
+	job, err := workloads.Operations()[0].Job(t.Context(), 50)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestDomainRivals(t *testing.T) {
 	m := &meter{ctx: t.Context(), repeat: 2, quiet: true}
 	p := terminal.StartProgress(&bytes.Buffer{}, true, "run", 1)
 	all := []rival{{device: "cpu", rt: open()}, {device: "other", rt: open()}, {device: "other", both: true, rt: open()}}
-	product := func() (workload.Job, error) { return catalog.Operations()[0].Job(t.Context(), 50) }
+	product := func() (workload.Job, error) { return workloads.Operations()[0].Job(t.Context(), 50) }
 	var took domainsTime
 	trial := func(job func() (workload.Job, error)) domainsTrial {
 		return domainsTrial{job: job, all: all, took: &took, progress: p}
@@ -186,7 +186,7 @@ func TestDomainsKept(t *testing.T) {
 		}
 		return rt
 	}
-	job, err := catalog.Operations()[0].Job(t.Context(), 1000)
+	job, err := workloads.Operations()[0].Job(t.Context(), 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

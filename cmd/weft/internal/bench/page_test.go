@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/internal/host"
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -126,7 +126,7 @@ func TestSuite(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := run(t.Context(), "suite", "--html", filepath.Join(file, "below"))
-	if mistake := (terminal.UsageError{}); !errors.As(err, &mistake) || !strings.Contains(err.Error(), "not a directory") {
+	if mistake := (text.Mistake{}); !errors.As(err, &mistake) || !strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("a page below a file: %v", err)
 	}
 	root := newRoot()

@@ -15,6 +15,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
@@ -166,7 +167,7 @@ func (p *part) run(m *meter, timeout time.Duration) (row partRow, err error) {
 	err = p.measure(m)
 	ended()
 	row.Rows = p.rows()
-	usage := terminal.UsageError{}
+	usage := text.Mistake{}
 	switch {
 	case err == nil || outer.Err() != nil:
 	case m.ctx.Err() != nil:

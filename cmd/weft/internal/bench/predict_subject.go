@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/plan"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload"
@@ -17,7 +18,7 @@ import (
 
 // Recorded returns the names of the workloads that can be recorded: all of the catalogue, and
 // rounds of folding.
-func Recorded() []string { return append(catalog.Names(), folding) }
+func Recorded() []string { return append(workloads.Names(), folding) }
 
 // ladders returns the workloads to record.
 func (o *predictions) ladders() (out []*ladder, err error) {
@@ -26,7 +27,7 @@ func (o *predictions) ladders() (out []*ladder, err error) {
 			return nil, err
 		}
 	}
-	for _, w := range catalog.All() {
+	for _, w := range workloads.All() {
 		if len(o.only) == 0 || slices.Contains(o.only, w.Name) {
 			out = append(out, ladderOf(w))
 		}
@@ -44,15 +45,15 @@ func ladderOf(w catalog.Entry) *ladder {
 		name: w.Name, flag: first,
 		ends: func(rec *recorder) (least, most int, err error) { return rec.ends(w) },
 		near: func(size int) (int, error) {
-			sizes, err := w.SizedAt(size)
+			sizes, err := workloads.SizedAt(w, size)
 			return sizes[first], err
 		},
 		make: func(ctx context.Context, size int) (subject, error) {
-			sizes, err := w.SizedAt(size)
+			sizes, err := workloads.SizedAt(w, size)
 			if err != nil {
 				return nil, err
 			}
-			j, err := w.Sized(ctx, sizes)
+			j, err := workloads.Sized(ctx, w, sizes)
 			if err != nil {
 				return nil, err
 			}
@@ -86,7 +87,7 @@ const longestSetup = 200 * time.Millisecond
 // larger ones, up to the largest that the workload allows or that is made in longestSetup.
 func (rec *recorder) ends(w catalog.Entry) (least, most int, err error) {
 	first := w.Growth.Flags[0]
-	sizes, err := w.Defaults()
+	sizes, err := workloads.Defaults(w)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -96,7 +97,7 @@ func (rec *recorder) ends(w catalog.Entry) (least, most int, err error) {
 	wasSize, was, fixed := 0, 0.0, time.Duration(0)
 	for {
 		size, began := sizes[first], time.Now()
-		job, err := w.Sized(rec.ctx, sizes)
+		job, err := workloads.Sized(rec.ctx, w, sizes)
 		if err != nil && rec.ctx.Err() == nil && was == 0 && size < usual { // too small for its other flags
 			sizes = w.Growth.Times(sizes, 2)
 			continue
@@ -131,7 +132,7 @@ func (rec *recorder) ends(w catalog.Entry) (least, most int, err error) {
 			least := min(least, w.Growth.Times(most, 1./8)[first]) // there may be nothing that takes shortest
 			return least, most[first], nil
 		}
-		larger, err := w.SizedAt(min(w.Growth.Times(sizes, more)[first], w.Growth.Most))
+		larger, err := workloads.SizedAt(w, min(w.Growth.Times(sizes, more)[first], w.Growth.Most))
 		if err != nil {
 			return 0, 0, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/trace"
@@ -84,13 +85,13 @@ schedule can avoid the loss measured so.`,
 	c.Flags().IntSliceVar(&o.counts, "counts", nil, "`numbers` of devices to compare with one (2,4,8 up to all)")
 	c.Flags().DurationVar(&o.atLeast, "at-least", time.Second, "how long one device is to take; 0 leaves sizes as weft run has them")
 	c.Flags().BoolVar(&o.limit, "limit", false, "also measure what cores that share no work reach")
-	terminal.Complete(c, "only", catalog.Names)
+	terminal.Complete(c, "only", workloads.Names)
 	return c
 }
 
 // measure runs every workload on 1, 2, 4 … n devices.
 func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
-	jobs, err := catalog.Choose(o.only)
+	jobs, err := workloads.Choose(o.only)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +156,7 @@ func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
 // sizeFlags says what --sizes sets of each workload.
 func sizeFlags() string {
 	out := "Flags of weft run that --sizes sets:"
-	for i, w := range catalog.All() {
+	for i, w := range workloads.All() {
 		if i > 0 {
 			out += ","
 		}
@@ -228,12 +229,12 @@ func (o *scaling) jobs(m *meter, w catalog.Entry, sizes map[string]int, counts [
 			part = w.Growth.Times(sizes, 1/float64(n))
 		}
 		if at[i].job = at[0].job; i == 0 || o.weak {
-			if at[i].job, err = w.Sized(m.ctx, whole); err != nil {
+			if at[i].job, err = workloads.Sized(m.ctx, w, whole); err != nil {
 				return nil, err
 			}
 		}
 		for apart && i > 0 && len(at[i].parts) < n {
-			j, err := w.Sized(m.ctx, part)
+			j, err := workloads.Sized(m.ctx, w, part)
 			if err != nil {
 				return nil, err
 			}
@@ -246,7 +247,7 @@ func (o *scaling) jobs(m *meter, w catalog.Entry, sizes map[string]int, counts [
 // one measures one workload on every number of devices, and its parts apart, at a size or
 // for 0 at one that grow finds.
 func (o *scaling) one(m *meter, w catalog.Entry, size int, rts, apart []*weft.Runtime, counts []int, p *terminal.Progress) ([]scalingRow, error) {
-	sizes, err := w.SizedAt(size)
+	sizes, err := workloads.SizedAt(w, size)
 	if size == 0 {
 		sizes, err = o.grow(m, w, rts[0], p)
 	}
@@ -368,7 +369,7 @@ var scalingFrom = make(map[string]int)
 func (o *scaling) grow(m *meter, w catalog.Entry, rt *weft.Runtime, p *terminal.Progress) (map[string]int, error) {
 	sizes := maps.Clone(scalingFrom)
 	for {
-		job, err := w.Sized(m.ctx, sizes)
+		job, err := workloads.Sized(m.ctx, w, sizes)
 		if err != nil {
 			return nil, err
 		}

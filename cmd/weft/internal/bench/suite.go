@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
@@ -93,7 +93,7 @@ verify, zk.`,
 	f.StringSliceVar(&o.sizes, "sizes", []string{"64KiB", "1MiB", "16MiB", "256MiB"}, "`sizes` of the buffers of memory")
 	f.StringVar(&o.html, "html", "", "write a page to this `file`; - is standard output")
 	f.BoolVar(&o.asJSON, "json", false, "write the report as JSON")
-	terminal.Complete(c, "only", catalog.Names)
+	terminal.Complete(c, "only", workloads.Names)
 	return c
 }
 
@@ -105,7 +105,7 @@ func (o *suite) run(c *cobra.Command) error {
 	if o.repeat < 1 {
 		return terminal.Usagef("--repeat %d: run at least once", o.repeat)
 	}
-	if _, err := catalog.Choose(o.only); err != nil {
+	if _, err := workloads.Choose(o.only); err != nil {
 		return err
 	}
 	if err := checkAtLeast(o.atLeast); err != nil {

@@ -1,4 +1,4 @@
-package catalog
+package workloads
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package catalog
+package workloads
 
 import (
 	"os"
@@ -29,7 +29,7 @@ func TestLargestOfAll(t *testing.T) {
 		} else if known {
 			continue
 		}
-		src, err := os.ReadFile(filepath.Join("../..", folder, "largest_linux_test.go"))
+		src, err := os.ReadFile(filepath.Join("../../../..", folder, "largest_linux_test.go"))
 		if err != nil || !strings.Contains(string(src), "func TestLargest(t *testing.T)") {
 			t.Errorf("%s: %s has no TestLargest: %v", w.Name, folder, err)
 		}

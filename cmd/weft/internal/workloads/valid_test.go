@@ -1,4 +1,4 @@
-package catalog
+package workloads
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/host"
 )
 
@@ -34,16 +35,16 @@ func TestValidate(t *testing.T) {
 		for _, base := range variantsOf(t, w) {
 			for range 40 {
 				f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
-				o := w.Flags(f)
+				o := Flags(f, w)
 				if err := f.Parse(strings.Fields(base)); err != nil {
 					t.Fatal(err)
 				}
 				args := draw(r, f)
 				err := o.Validate()
-				if errors.Is(err, host.ErrMemory) || err == nil && o.bytes() > 1<<22 {
+				if errors.Is(err, host.ErrMemory) || err == nil && o.Bytes() > 1<<22 {
 					continue // it would be made for too long
 				}
-				_, failed := o.make(t.Context())
+				_, failed := o.Build(t.Context())
 				switch {
 				case err == nil && failed == nil:
 					made++
@@ -61,7 +62,7 @@ func TestValidate(t *testing.T) {
 	if refused < 300 || made < 300 {
 		t.Errorf("%d were refused and %d made", refused, made)
 	}
-	large := Order{name: "it", valid: func() error { return nil }, bytes: func() float64 { return 1e30 }}
+	large := catalog.Order{Check: func() error { return nil }, Bytes: func() float64 { return 1e30 }}
 	if err := large.Validate(); !errors.Is(err, host.ErrMemory) {
 		t.Errorf("a job of 1e30 bytes: %v", err)
 	}

@@ -1,4 +1,4 @@
-package catalog
+package workloads
 
 import (
 	"math"
@@ -18,7 +18,7 @@ import (
 func TestGrowth(t *testing.T) {
 	for _, w := range list {
 		sizes := make(map[string]int)
-		if _, err := w.order(sizes); err != nil {
+		if _, err := sized(w, sizes); err != nil {
 			t.Fatal(err)
 		}
 		for name := range sizes {
@@ -26,21 +26,21 @@ func TestGrowth(t *testing.T) {
 				sizes[name] /= 16
 			}
 		}
-		small, err := w.Sized(t.Context(), sizes)
+		small, err := Sized(t.Context(), w, sizes)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !w.Growth.By(sizes, 4, math.MaxInt) {
 			t.Errorf("%s does not grow", w.Name)
 		}
-		large, err := w.Sized(t.Context(), sizes)
+		large, err := Sized(t.Context(), w, sizes)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if grown := large.Whole().Work.Ops / small.Whole().Work.Ops; grown < 3 || grown > 8 {
 			t.Errorf("%s: 4 times the work is %.2f times the operations", w.Name, grown)
 		}
-		part, err := w.Sized(t.Context(), w.Growth.Times(sizes, 1./4))
+		part, err := Sized(t.Context(), w, w.Growth.Times(sizes, 1./4))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,19 +78,18 @@ func TestBytes(t *testing.T) {
 			if w.Name == "network" && strings.Contains(args, "--nodes") {
 				all += 8 * 16 * 500 // the list of the edges, while the graph is drawn
 			}
-			if stated := o.bytes(); stated < bound || stated > 2*all {
+			if stated := o.Bytes(); stated < bound || stated > 2*all {
 				t.Errorf("%s %s: %.0f bytes are stated, %.0f are bound, %.0f are in the graph", w.Name, args, stated, bound, all)
 			}
 		}
 	}
 	// Sizes that no machine has do not overflow.
 	for _, w := range list {
-		f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
-		o := w.Flags(f)
-		if err := f.Set(w.Growth.Flags[0], strconv.Itoa(math.MaxInt)); err != nil {
+		f, o := w.Order()
+		if err := f.Lookup(w.Growth.Flags[0]).Set(strconv.Itoa(math.MaxInt)); err != nil {
 			t.Fatal(err)
 		}
-		if stated := o.bytes(); !(stated > math.MaxInt) {
+		if stated := o.Bytes(); !(stated > math.MaxInt) {
 			t.Errorf("%s: %.3g bytes are stated for the largest size there is", w.Name, stated)
 		}
 	}
@@ -102,7 +101,7 @@ func TestBytes(t *testing.T) {
 	// Every replica of a stream has inputs and states of its own.
 	w, _ := Find("reservoir")
 	o, _ := ordered(t, w, "--strategy eager --replicas 7 --batch 100 --neurons 50 --channels 8 --steps 10")
-	if got, least := o.bytes(), 4*7*100*(8*10+3*50.0); got < least {
+	if got, least := o.Bytes(), 4*7*100*(8*10+3*50.0); got < least {
 		t.Errorf("a stream is said to take %.3g bytes, and its replicas alone take %.3g", got, least)
 	}
 }
@@ -170,7 +169,7 @@ func TestPart(t *testing.T) {
 	}
 	for _, w := range All() {
 		f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
-		w.Flags(f)
+		Flags(f, w)
 		if set, ok := given[w.Name]; ok {
 			if err := f.Set(set[0], set[1]); err != nil {
 				t.Fatal(err)
@@ -181,12 +180,12 @@ func TestPart(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		part, err := w.Part(t.Context(), f, 1./64)
+		part, err := Part(t.Context(), w, f, 1./64)
 		if err != nil {
 			t.Errorf("%s: %v", w.Name, err)
 			continue
 		}
-		larger, err := w.Part(t.Context(), f, 1./8)
+		larger, err := Part(t.Context(), w, f, 1./8)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,12 +201,11 @@ func TestPart(t *testing.T) {
 // What takes longer to make than to compute is planned by an outline of it.
 func TestOutline(t *testing.T) {
 	for _, w := range list {
-		f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
-		o := w.Flags(f)
+		_, o := w.Order()
 		if w.Name != "msm" && w.Name != "zk" {
 			continue
 		}
-		if j, runs, err := o.Outline(t.Context()); err != nil || runs || j.Name() == "" {
+		if j, runs, err := Outline(t.Context(), o); err != nil || runs || j.Name() == "" {
 			t.Errorf("%s: %v, runs: %v, %v", w.Name, j, runs, err)
 		}
 	}

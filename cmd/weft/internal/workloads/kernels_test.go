@@ -1,4 +1,4 @@
-package catalog
+package workloads
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
@@ -51,13 +52,13 @@ var variants = map[string][]string{
 
 // variantsOf returns a workload's variants, or else its flags at a sixteenth of their
 // default sizes.
-func variantsOf(t *testing.T, w Entry) []string {
+func variantsOf(t *testing.T, w catalog.Entry) []string {
 	t.Helper()
 	if v, ok := variants[w.Name]; ok {
 		return v
 	}
 	sizes := make(map[string]int)
-	if _, err := w.order(sizes); err != nil {
+	if _, err := sized(w, sizes); err != nil {
 		t.Fatal(err)
 	}
 	var args []string
@@ -112,14 +113,14 @@ func twoGPUs() *machine.Machine {
 }
 
 // ordered makes a workload's job with flags.
-func ordered(t *testing.T, w Entry, args string) (Order, workload.Job) {
+func ordered(t *testing.T, w catalog.Entry, args string) (catalog.Order, workload.Job) {
 	t.Helper()
 	f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
-	o := w.Flags(f)
+	o := Flags(f, w)
 	if err := f.Parse(strings.Fields(args)); err != nil {
 		t.Fatal(err)
 	}
-	j, err := o.make(t.Context())
+	j, err := o.Build(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

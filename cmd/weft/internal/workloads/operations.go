@@ -1,4 +1,4 @@
-package catalog
+package workloads
 
 import (
 	"context"
@@ -43,14 +43,14 @@ var operations = []Operation{
 // Operations returns all operations.
 func Operations() []Operation { return slices.Clone(operations) }
 
-// Job makes the operation on about n elements, as [Order.Job] does.
+// Job makes the operation on about n elements, as [Job] does.
 func (o Operation) Job(ctx context.Context, n int) (workload.Job, error) {
 	w, ok := Find(o.workload)
 	if !ok {
 		return nil, fmt.Errorf("%s: there is no workload %s", o.Name, o.workload)
 	}
 	f := pflag.NewFlagSet(o.Name, pflag.ContinueOnError)
-	order := w.Flags(f)
+	order := Flags(f, w)
 	side, k, of := max(1, int(math.Round(math.Sqrt(float64(n))))), 0, 0
 	if strings.Contains(o.flags, "{of}") {
 		k, of = grassmannian(n)
@@ -59,7 +59,7 @@ func (o Operation) Job(ctx context.Context, n int) (workload.Job, error) {
 	if err := f.Parse(strings.Fields(values.Replace(o.flags))); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Name, err)
 	}
-	return order.Job(ctx)
+	return Job(ctx, order)
 }
 
 // grassmannian is the Gr(k, of) with k of 2 to 5 whose number of fixed points is nearest to n, as
