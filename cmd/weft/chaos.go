@@ -15,9 +15,9 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/internal/catalog"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos/siege"
 	"github.com/weft-run/weft/cmd/weft/internal/load"
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 )
 
 // leastSuccess is the part of requests that has to succeed while workers are killed.

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft/cmd/weft/internal/bench"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/trace"

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/safefile"
-	"github.com/weft-run/weft/internal/terminal"
 )
 
 // remote is a running service whose devices a command is about.

@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/safefile"
-	"github.com/weft-run/weft/internal/terminal"
 )
 
 // finding is the state of one thing.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/host"
-	"github.com/weft-run/weft/internal/terminal"
 )
 
 func TestDoctor(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/workload/protein/fold"
 )
 

@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/weft-run/weft/cmd/weft/internal/pages"
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/workload/protein/fold"
 )
 

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/signature"
-	"github.com/weft-run/weft/internal/terminal"
 )
 
 func newKernels() *cobra.Command {

@@ -18,7 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weft-run/weft/cmd/weft/internal/load"
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 )
 
 // predictions is a server of the Open Inference Protocol with one model, which answers as infer says.

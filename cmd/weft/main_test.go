@@ -19,12 +19,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 	"github.com/weft-run/weft/internal/backend/proc"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )

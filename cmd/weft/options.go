@@ -16,10 +16,10 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/bench"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/all"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload/protein/fold"
 )

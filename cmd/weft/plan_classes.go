@@ -12,7 +12,7 @@ import (
 
 	"github.com/weft-run/weft/cmd/weft/internal/bench"
 	"github.com/weft-run/weft/cmd/weft/internal/plan"
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload/protein"
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/cmd/weft/internal/plan"
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 )
 
 // writePlan prints a plan for people. If more is not nil, it adds text behind the lines that say how

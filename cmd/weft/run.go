@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/experimental/pipeline"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/catalog"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/trace"
 	"github.com/weft-run/weft/workload"

@@ -16,11 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/safefile"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/model"
 	"github.com/weft-run/weft/trace"
 	"github.com/weft-run/weft/workload"

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/workload"
 )
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/internal/dashboard"
 	"github.com/weft-run/weft/internal/infer"
@@ -23,7 +24,6 @@ import (
 	"github.com/weft-run/weft/internal/otlp"
 	"github.com/weft-run/weft/internal/prove"
 	"github.com/weft-run/weft/internal/serve"
-	"github.com/weft-run/weft/internal/terminal"
 )
 
 // serving is a call of `weft serve`.

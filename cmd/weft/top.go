@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/monitor"
-	"github.com/weft-run/weft/internal/terminal"
 )
 
 // keptEvents is the greatest number of events that are kept to be shown.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/safefile"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/trace"
 )
 

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 )
 
 // verified counts the tasks of all runs that --verify had executed on two devices.

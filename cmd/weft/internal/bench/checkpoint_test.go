@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 )
 
 // Steps with checkpoints end with the same state as without, and leave nothing behind.

@@ -18,10 +18,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/collective"
 	comm "github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/internal/host"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 )
 

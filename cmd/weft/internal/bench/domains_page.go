@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 )
 
 //go:embed domains.html

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/host"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )

@@ -17,8 +17,8 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/trace"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/trace"
 )

@@ -15,10 +15,10 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/probe"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 )
 

@@ -21,8 +21,8 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/plan"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/host"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 )
 

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/probe"
-	"github.com/weft-run/weft/internal/terminal"
 )
 
 // overheadRow is the overhead of one task: its time without that of its work.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/host"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )

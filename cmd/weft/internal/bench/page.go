@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/cmd/weft/internal/pages"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/trace"

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/host"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"

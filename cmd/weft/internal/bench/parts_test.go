@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 )
 
 // A benchmark that ends early keeps its rows, and says why; only one that fails fails the

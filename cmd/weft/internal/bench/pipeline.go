@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/experimental/pipeline"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/fake"
-	"github.com/weft-run/weft/internal/terminal"
 )
 
 // pipelineRow is the rate of one stream.

@@ -17,9 +17,9 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/plan"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/safefile"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/experimental/replica"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload/reservoir"
 )
 

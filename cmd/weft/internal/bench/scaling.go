@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/internal/catalog"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/trace"
 	"github.com/weft-run/weft/workload"
 )

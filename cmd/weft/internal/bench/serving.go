@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft/cmd/weft/internal/load"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/internal/serve"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload/reservoir"
 )

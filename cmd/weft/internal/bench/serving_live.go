@@ -12,9 +12,9 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/load"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/serve"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload/reservoir"
 )
 

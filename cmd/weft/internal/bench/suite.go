@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/internal/host"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 )
 

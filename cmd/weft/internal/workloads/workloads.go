@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/signature"
-	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload"
 )
 
