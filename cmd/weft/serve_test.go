@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -10,12 +12,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 )
 
 // serveLines starts weft serve in a process of its own and returns it with its output.
@@ -93,6 +97,101 @@ func TestServe(t *testing.T) {
 	}
 	if _, err := http.Get(address + "/healthz"); err == nil {
 		t.Error("it still answers")
+	}
+}
+
+// A server runs jobs of every workload of the command, those of proofs too, and refuses what these refuse.
+func TestServeWorkloads(t *testing.T) {
+	c, lines := serveLines(t, "--listen", "127.0.0.1:0")
+	address := ""
+	for address == "" && lines.Scan() {
+		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+			address = m[1]
+		}
+	}
+	go func() {
+		for lines.Scan() { // so that it is not held up by its output
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	answer, err := http.Get(address + "/v1/workloads")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var listed struct {
+		Workloads []struct {
+			Name       string
+			Parameters []struct{ Name, Type, Usage string }
+		}
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&listed); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, w := range listed.Workloads {
+		names = append(names, w.Name)
+		file := ""
+		if of, ok := workloads.Find(w.Name); ok {
+			file, _ = of.File()
+		}
+		for _, p := range w.Parameters {
+			for _, word := range []string{"file", "path", "format", "folder"} {
+				if p.Type == "string" && strings.Contains(strings.ToLower(p.Name+" "+p.Usage), word) && p.Name != file && w.Name != "fold" {
+					t.Errorf("%s --%s: %s: does it name a file of the server?", w.Name, p.Name, p.Usage)
+				}
+			}
+		}
+	}
+	if want := append(workloads.Names(), "fold"); !slices.Equal(names, want) {
+		t.Errorf("it has %v, want %v", names, want)
+	}
+	client, err := api.NewClient(address, api.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, c := range []struct {
+		workload, name string
+		value          any
+		want           string // in the error; none if the job runs
+	}{
+		{"zk", "circuit", "sudoku", "sudoku"},
+		{"zk", "constraints", 16777217, "there must be 1 to 16777216"},
+		{"ntt", "size", "2^x", "parameter size: \"2^x\" is not of type number"},
+		{"msm", "size", "3^2", "parameter size: \"3^2\" is not of type int"},
+		{"msm", "seed", -1, "parameter seed: \"-1\" is not of type uint64"},
+		{"msn", "size", 1, "unknown workload \"msn\"; did you mean msm?"},
+		{"ntt", "size", "2^6", ""},
+		{"msm", "size", "2^7", ""},
+		{"zk", "constraints", 300, ""},
+	} {
+		j, err := client.Submit(ctx, api.JobRequest{Workload: c.workload, Parameters: map[string]any{c.name: c.value}})
+		if c.want != "" {
+			refused := (*api.Error)(nil)
+			if !errors.As(err, &refused) || refused.Status != http.StatusBadRequest || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range client.Watch(ctx, j.ID) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, err := client.Result(ctx, j.ID); err != nil || !r.Checked {
+			t.Errorf("%+v: %+v, %v", c, r, err)
+		}
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/workload/zk"
 )
 
 // Every error of the table can be put into its file, and is one. In Go it leaves nothing unused, which would not
@@ -94,7 +95,9 @@ func TestUnused(t *testing.T) {
 func entries(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
-	for _, name := range slices.Sorted(maps.Keys(catalog.Funcs())) {
+	funcs := catalog.Funcs()
+	maps.Copy(funcs, zk.Funcs())
+	for _, name := range slices.Sorted(maps.Keys(funcs)) {
 		if !strings.HasPrefix(name, "collective.") {
 			out["go"] = append(out["go"], strings.ReplaceAll(name, ".", "_"))
 		}
