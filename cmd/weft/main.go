@@ -23,7 +23,7 @@
 // Files: main.go (exit status, errors), options.go (flags of the runtime), input.go
 // (files and names that arguments give), then one for each subcommand; demo.go and
 // run_graph.go belong to run, simulation.go to sim. Benchmarks are in cmd/weft/internal/bench, workloads
-// in internal/catalog, tables and help in cmd/weft/internal/terminal.
+// in cmd/weft/internal/workloads, tables and help in cmd/weft/internal/terminal.
 package main
 
 import (
