@@ -185,7 +185,7 @@ var networked = map[string]string{
 	"api":                    "connects to the server that a program names",
 	"internal/oip":           "calls by a connection that it is given",
 	"internal/serve":         "listens where weft serve is told to",
-	"cmd/weft/internal/load": "connects to the server that weft load is given",
+	"internal/serve/load": "connects to the server that weft load is given",
 	"internal/otlp":          "connects to the collector that a configuration names",
 	"internal/metrics":       "writes the answer to a request that a server hands it",
 }

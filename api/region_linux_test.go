@@ -3,60 +3,92 @@ package api_test
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"log"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/serve"
 )
 
-// doubling is a service with a model that doubles x into y.
-type doubling struct{ serve.Service }
-
-func (doubling) Infer(_ context.Context, r *infer.Request) (*infer.Response, error) {
-	y := r.Inputs[0]
-	y.Name, y.Data = "y", make([]byte, len(y.Data))
-	for at := 0; at < len(y.Data); at += 4 {
-		x := math.Float32frombits(binary.LittleEndian.Uint32(r.Inputs[0].Data[at:]))
-		binary.LittleEndian.PutUint32(y.Data[at:], math.Float32bits(2*x))
-	}
-	return &infer.Response{Model: r.Model, Outputs: []infer.Tensor{y}}, nil
+// place is the part of a file in /dev/shm that a tensor is in.
+type place struct {
+	Region string `json:"shared_memory_region"`
+	Offset int64  `json:"shared_memory_offset"`
+	Size   int64  `json:"shared_memory_byte_size"`
 }
 
-func (doubling) Close(context.Context) error { return nil }
+// double doubles numbers of one file into another.
+func double(from, to place) error {
+	x := make([]byte, from.Size)
+	if err := onFile(from, func(f *os.File) error { _, err := f.ReadAt(x, from.Offset); return err }); err != nil {
+		return err
+	}
+	for at := 0; at < len(x); at += 4 {
+		v := 2 * math.Float32frombits(binary.LittleEndian.Uint32(x[at:]))
+		binary.LittleEndian.PutUint32(x[at:], math.Float32bits(v))
+	}
+	return onFile(to, func(f *os.File) error { _, err := f.WriteAt(x, to.Offset); return err })
+}
 
-// onSocket is a server with that model on a Unix socket, with shared memory.
-func onSocket() (address string, end func()) {
-	dir, err := os.MkdirTemp("", "w")
+func onFile(p place, do func(*os.File) error) error {
+	f, err := os.OpenFile(filepath.Join("/dev/shm", filepath.Base(p.Region)), os.O_RDWR, 0)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	c := serve.DefaultConfig()
-	c.Listen, c.SharedMemory = "unix:"+filepath.Join(dir, "s"), true
-	s, err := serve.New(serve.Options{Config: c, Service: doubling{}})
-	if err == nil {
-		err = s.Listen()
-	}
-	if err != nil {
-		log.Fatal(err)
-	}
-	go s.Serve()
-	return s.URL(), func() {
-		s.Drain(context.Background())
-		os.RemoveAll(dir)
-	}
+	defer f.Close()
+	return do(f)
+}
+
+// sharing is a server whose only model doubles x into y, both of them in a region that it was told of.
+func sharing() *httptest.Server {
+	regions := make(map[string]bool)
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v2/systemsharedmemory/region/{region}/register", func(w http.ResponseWriter, r *http.Request) {
+		var file struct{ Key string }
+		if err := json.NewDecoder(r.Body).Decode(&file); err != nil || file.Key != "/"+r.PathValue("region") {
+			http.Error(w, `{"error":"no such file"}`, http.StatusBadRequest)
+			return
+		}
+		regions[r.PathValue("region")] = true
+		fmt.Fprint(w, "{}")
+	})
+	mux.HandleFunc("POST /v2/systemsharedmemory/region/{region}/unregister", func(w http.ResponseWriter, r *http.Request) {
+		delete(regions, r.PathValue("region"))
+		fmt.Fprint(w, "{}")
+	})
+	mux.HandleFunc("POST /v2/models/double/infer", func(w http.ResponseWriter, r *http.Request) {
+		var q struct {
+			Inputs, Outputs []struct{ Parameters place }
+		}
+		err := json.NewDecoder(r.Body).Decode(&q)
+		if err == nil && (len(q.Inputs) != 1 || len(q.Outputs) != 1 || !regions[q.Inputs[0].Parameters.Region] || !regions[q.Outputs[0].Parameters.Region]) {
+			err = fmt.Errorf("%+v are no tensors in regions", q)
+		}
+		if err == nil {
+			err = double(q.Inputs[0].Parameters, q.Outputs[0].Parameters)
+		}
+		if err != nil {
+			http.Error(w, fmt.Sprintf(`{"error":%q}`, err), http.StatusBadRequest)
+			return
+		}
+		p := q.Outputs[0].Parameters
+		fmt.Fprintf(w, `{"model_name":"double","outputs":[{"name":"y","shape":[%d],"datatype":"FP32","parameters":{"shared_memory_region":%q,"shared_memory_offset":%d,"shared_memory_byte_size":%d}}]}`,
+			p.Size/4, p.Region, p.Offset, p.Size)
+	})
+	return httptest.NewServer(mux)
 }
 
 // Tensors in a region are read and written by the server where they are, and not sent.
 func ExampleClient_Register() {
-	address, end := onSocket() // or weft serve, with shared_memory: true and listen: unix:/PATH
-	defer end()
-	c, err := api.NewClient(address, api.Options{})
+	server := sharing() // or weft serve, with shared_memory: true and listen: unix:/PATH
+	defer server.Close()
+	c, err := api.NewClient(server.URL, api.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

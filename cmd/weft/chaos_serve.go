@@ -15,7 +15,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos/siege"
-	"github.com/weft-run/weft/cmd/weft/internal/load"
+	"github.com/weft-run/weft/internal/serve/load"
 	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 )
 

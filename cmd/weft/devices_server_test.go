@@ -16,7 +16,6 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/serve"
 )
 
@@ -38,10 +37,16 @@ func servedDevices(t *testing.T) (address, token string) {
 			t.Fatal(err)
 		}
 	}
-	s, err := serve.New(serve.Options{Config: config, Service: &infer.Service{}, Runtime: rt})
+	config.Listen, config.Models = "", dir // which has no models
+	s, err := serve.Open(rt, config, serve.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	h := httptest.NewServer(s.Handler())
 	t.Cleanup(h.Close)
 	return h.URL, token

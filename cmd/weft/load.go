@@ -10,8 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weft-run/weft/cmd/weft/internal/load"
-	"github.com/weft-run/weft/cmd/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/serve/load"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/model"
@@ -207,9 +206,9 @@ func (l *loading) run(c *cobra.Command) error {
 	if len(results) > 0 {
 		printed := terminal.Print(c, l.asJSON, results, func(b *bytes.Buffer) error {
 			if len(results) == 1 {
-				results[0].Print(b)
+				printLoad(b, results[0])
 			} else {
-				load.PrintTable(b, results)
+				printLoads(b, results)
 			}
 			return nil
 		})

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/weft-run/weft/cmd/weft/internal/load"
+	"github.com/weft-run/weft/internal/serve/load"
 	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 )
 

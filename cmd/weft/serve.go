@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,18 +10,11 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/cmd/weft/internal/terminal"
-	"github.com/weft-run/weft/cmd/weft/internal/workloads"
-	"github.com/weft-run/weft/internal/dashboard"
-	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/metrics"
-	"github.com/weft-run/weft/internal/otlp"
-	"github.com/weft-run/weft/internal/prove"
+	"github.com/weft-run/weft/cmd/weft/internal/prove"
 	"github.com/weft-run/weft/internal/serve"
 )
 
@@ -114,10 +106,7 @@ func (v *serving) run(c *cobra.Command) error {
 	if err != nil {
 		return terminal.Usage(err)
 	}
-	rt, note, err := config.Open(c.Context(), func(ctx context.Context, o weft.Options) (*weft.Runtime, error) {
-		o.Log = v.warnings
-		return open(ctx, o, os.Stderr)
-	})
+	rt, note, err := config.Open(c.Context(), v.open)
 	if err != nil {
 		return err
 	}
@@ -128,34 +117,28 @@ func (v *serving) run(c *cobra.Command) error {
 	return v.serve(c.Context(), rt, config, keys)
 }
 
-// judge errs at what the server would refuse before it listens: files that the configuration names, the folders of models
-// and of jobs, and devices. It makes and keeps nothing, and models are put on no device.
+// judge errs at what the server would refuse before it listens. Devices that do not open are no mistake of the configuration.
 func (v *serving) judge(ctx context.Context, config serve.Config) error {
-	_, err := serve.New(serve.Options{Config: config, Service: &infer.Service{}})
-	if err == nil {
-		err = serve.CheckState(config.State)
-	}
-	if err == nil {
-		_, err = circuitsOf(config)
-	}
-	if err == nil {
-		_, err = infer.Names(config.Models) // before devices are opened, which takes time
-	}
-	if err != nil {
+	if _, err := circuitsOf(config); err != nil { // before devices are opened, which takes time
 		return terminal.Usage(err)
 	}
-	rt, _, err := config.Open(ctx, func(ctx context.Context, o weft.Options) (*weft.Runtime, error) {
-		o.Log, o.Socket, o.CacheDir, o.NoCalibrate, o.Checkpoint = v.warnings, "", "off", true, weft.Checkpoint{}
-		return open(ctx, o, os.Stderr)
-	})
-	if err != nil {
+	opening := error(nil)
+	o := serve.Options{Log: v.log, Open: func(ctx context.Context, o weft.Options) (rt *weft.Runtime, err error) {
+		rt, opening = v.open(ctx, o)
+		return rt, opening
+	}}
+	if err := serve.Check(ctx, config, o); err != nil && opening == nil {
+		return terminal.Usage(err)
+	} else if err != nil {
 		return err
 	}
-	defer rt.Close()
-	if err := infer.Check(ctx, rt, config.Infer(v.log)); err != nil {
-		return terminal.Usage(err)
-	}
 	return nil
+}
+
+// open opens devices, and tells of those that do not open.
+func (v *serving) open(ctx context.Context, o weft.Options) (*weft.Runtime, error) {
+	o.Log = v.warnings
+	return open(ctx, o, os.Stderr)
 }
 
 // circuitsOf reads the keys of the circuits that are to be proved, nil for none.
@@ -163,15 +146,15 @@ func circuitsOf(c serve.Config) (prove.Keys, error) {
 	if c.Circuits == "" {
 		return nil, nil
 	}
-	return prove.ReadKeys(c.Circuits, c.Proofs.Limits())
+	return prove.ReadKeys(c.Circuits, c.Proofs)
 }
 
-// proofs puts keys on devices, if there are any.
-func (v *serving) proofs(rt *weft.Runtime, keys prove.Keys, c serve.Config) (*prove.Service, error) {
+// prover puts keys on devices, if there are any.
+func (v *serving) prover(rt *weft.Runtime, keys prove.Keys, c serve.Config) (serve.Prover, error) {
 	if keys == nil {
 		return nil, nil
 	}
-	s, err := prove.New(rt, keys, c.Proofs.Limits())
+	s, err := prove.New(rt, keys, c.Proofs)
 	if err != nil {
 		return nil, err
 	}
@@ -187,105 +170,40 @@ func (v *serving) proofs(rt *weft.Runtime, keys prove.Keys, c serve.Config) (*pr
 
 // serve serves until ctx ends, and then ends in good order.
 func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Config, keys prove.Keys) error {
-	proofs, err := v.proofs(rt, keys, config)
+	prover, err := v.prover(rt, keys, config)
 	if err != nil {
 		return err
 	}
-	models, err := infer.New(rt, config.Infer(v.log))
+	s, err := serve.Open(rt, config, serve.Options{Prover: prover, Open: v.open, Version: built().String(), Log: v.log})
 	if err != nil {
 		return terminal.Usage(err)
-	}
-	figures, service, stop := v.observe(rt, models, proofs, config)
-	defer stop()
-	jobs := &shownJobs{}
-	s, err := serve.New(serve.Options{
-		Config: config, Service: service, Proofs: proofs, Workloads: workloads.All(), Runtime: rt, Metrics: figures, Version: built().String(), Log: v.log,
-		Dashboard: dashboard.New(rt, dashboard.Options{Name: "weft serve", Serving: shownModels{models}, Jobs: jobs}),
-		Open: func(ctx context.Context, devices string) (*weft.Runtime, error) {
-			config := config
-			config.Devices = devices
-			o, err := config.Options()
-			if err != nil {
-				return nil, err
-			}
-			o.MaxDevices, o.Log = 0, v.warnings
-			return open(ctx, o, os.Stderr)
-		},
-	})
-	if err == nil {
-		jobs.server = s
-		err = s.Listen()
-	}
-	if err != nil {
-		return errors.Join(terminal.Usage(err), models.Close(context.Background())) // no requests are under way
 	}
 	v.announce(rt, config, s)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve() }()
-	loaded := time.NewTicker(50 * time.Millisecond)
-	defer loaded.Stop()
+	meanwhile, stop := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	defer stop()
+	wait.Go(func() { v.list(meanwhile, s) })
+	wait.Go(func() { v.reload(meanwhile, s, hup) })
+	return s.Serve(ctx)
+}
+
+// reload has a server load its files anew at every signal, until ctx ends.
+func (v *serving) reload(ctx context.Context, s *serve.Server, hup <-chan os.Signal) {
 	for {
 		select {
-		case <-loaded.C:
-			if models.Opening() {
-				continue
-			}
-			if list := settled(models.Models(), models.Ready()); list != "" {
-				fmt.Fprintln(v.out, list)
-				loaded.Stop()
-			}
 		case <-hup:
 			v.log.Info("loading models, tokens and the certificate anew")
 			if err := s.Reload(ctx); err != nil {
 				v.log.Error("not all could be loaded anew", "err", terminal.OneLine(err.Error()))
 			}
-		case err := <-served: // it failed
-			return errors.Join(err, v.drain(s, config))
 		case <-ctx.Done():
-			err := v.drain(s, config)
-			return errors.Join(err, <-served)
+			return
 		}
 	}
-}
-
-// observe makes the figures of a service and, where the configuration names a collector, has its
-// predictions traced. The caller calls stop when the service has ended.
-func (v *serving) observe(rt *weft.Runtime, models *infer.Service, proofs *prove.Service, c serve.Config) (figures *metrics.Collector, service serve.Service, stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	source := metrics.Source{Runtime: rt.Metrics, Models: models.Stats, Prices: metrics.Prices(c.Prices)}
-	service = models
-	if proofs != nil {
-		source.Proofs = proofs.Stats
-	}
-	if c.Traces.Collector != "" {
-		e, err := otlp.New(c.Traces.Collector, c.Traces.Sample, v.log)
-		if err != nil {
-			panic(err) // Validate has accepted it
-		}
-		wg.Go(func() { e.Run(ctx) })
-		service = otlp.Trace(models, e)
-		source.Spans = func() (s metrics.Spans) {
-			s.Sent, s.Dropped = e.Counts()
-			return s
-		}
-	}
-	figures = metrics.New(source)
-	wg.Go(func() { figures.Run(ctx) })
-	return figures, service, func() {
-		cancel()
-		wg.Wait()
-	}
-}
-
-// drain ends the server within the time of its configuration.
-func (v *serving) drain(s *serve.Server, c serve.Config) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.Limits.DrainDelay+c.Limits.DrainTime))
-	defer cancel()
-	return s.Drain(ctx)
 }
 
 // announce says where the server listens and what on.
@@ -310,21 +228,21 @@ func (v *serving) announce(rt *weft.Runtime, c serve.Config, s *serve.Server) {
 	}
 }
 
-// settled says which models there are once none is loading, "" before.
-func settled(models []infer.Info, ready error) string {
+// list says which models there are once all were tried.
+func (v *serving) list(ctx context.Context, s *serve.Server) {
 	rows := []string{"Ready:"}
-	if ready != nil {
-		rows[0] = "Not ready: " + terminal.OneLine(ready.Error())
+	switch err := s.Loaded(ctx); {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		rows[0] = "Not ready: " + terminal.OneLine(err.Error())
 	}
-	for _, m := range models {
-		if m.State == infer.Loading {
-			return ""
-		}
+	for _, m := range s.Models() {
 		row := fmt.Sprintf("  %s version %s: %s", m.Name, m.Version, m.State)
 		if m.Reason != "" {
 			row += ", " + terminal.OneLine(m.Reason)
 		}
 		rows = append(rows, row)
 	}
-	return strings.Join(rows, "\n")
+	fmt.Fprintln(v.out, strings.Join(rows, "\n"))
 }

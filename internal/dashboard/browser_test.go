@@ -23,7 +23,7 @@ import (
 )
 
 // odd changes every number of a state to one of another magnitude, but those that are names.
-func odd(s *State, seed uint64) *State {
+func odd(s *pageState, seed uint64) *pageState {
 	r := rand.New(rand.NewPCG(seed, 11))
 	var walk func(v reflect.Value, name string)
 	walk = func(v reflect.Value, name string) {
@@ -67,7 +67,7 @@ func odd(s *State, seed uint64) *State {
 }
 
 // hostile is a state with names that would be code, were they taken for HTML.
-func hostile() *State {
+func hostile() *pageState {
 	s := scene(4, 3, 3)
 	const bad = `<img src=x onerror="document.title='owned'">`
 	s.Name, s.Devices[1].Model, s.Devices[1].LastError, s.Jobs[0].Name, s.Events[0].Text, s.Models[0].Name = bad, bad, bad, bad, bad, bad
@@ -142,7 +142,7 @@ func TestBrowser(t *testing.T) {
 		t.Fatal("there is no chromium: install Debian's package of that name")
 	}
 	stills := []string{serving(t, still(scene(1, 16, 1000))).URL, serving(t, still(odd(scene(2, 5, 40), 1))).URL, serving(t, still(odd(scene(3, 2, 12), 2))).URL,
-		serving(t, still(hostile())).URL, serving(t, still(&State{Started: 1, Now: Now{Words: "The devices have nothing to do."}})).URL}
+		serving(t, still(hostile())).URL, serving(t, still(&pageState{Started: 1, Now: pageNow{Words: "The devices have nothing to do."}})).URL}
 	keyed := serving(t, wantsKey(still(scene(1, 2, 2))))
 	live := &restartable{t: t, addr: "127.0.0.1:0"}
 	live.start()

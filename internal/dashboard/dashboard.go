@@ -3,7 +3,7 @@
 //
 //	GET  /                                      the page, from files that the program carries
 //	GET  /dashboard/static/FILE                 its style and scripts
-//	GET  /dashboard/state                       all that is shown, as JSON (type State)
+//	GET  /dashboard/state                       all that is shown, as JSON (type pageState)
 //	GET  /dashboard/stream                      the same about once a second, as server-sent events
 //	GET  /dashboard/timeline                    what devices ran in the last seconds
 //	POST /dashboard/devices/NAME/ACTION         drain, undrain, recover, swap
@@ -27,7 +27,6 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/infer"
 )
 
 // Serving tells of the models that are served.
@@ -49,10 +48,18 @@ type ModelState struct {
 	Reason                              string // of a failure
 	Devices                             []string
 	MaxBatch                            int
-	Succeeded, Failed, Refused, Expired uint64 // requests
+	Requests                            uint64 // that arrived
+	Succeeded, Failed, Refused, Expired uint64
 	Items, Batches                      uint64
 	Waiting                             int
-	Total                               infer.Histogram // of the time from request to answer
+	Total                               Latencies // from request to answer; nil if they are not known
+}
+
+// Latencies are the latencies of all requests that a model has answered so far.
+type Latencies interface {
+	// Quantile returns the latency in seconds that a part q of the requests did not exceed which were answered after
+	// before, an earlier state of the same latencies, or nil for all of them. It is false if there were none.
+	Quantile(q float64, before Latencies) (seconds float64, ok bool)
 }
 
 // JobState is a job.
@@ -90,9 +97,9 @@ type dashboard struct {
 	mux     http.ServeMux
 	started int64 // ms since 1970
 	sampler sampler
-	wait    time.Duration           // for an action, before its answer says that it goes on
-	look    func() *State           // what is there now, and
-	ran     func(float64) *Timeline // what was run since then; tests give their own
+	wait    time.Duration               // for an action, before its answer says that it goes on
+	look    func() *pageState           // what is there now, and
+	ran     func(float64) *pageTimeline // what was run since then; tests give their own
 	reports analyst
 
 	mu    sync.Mutex

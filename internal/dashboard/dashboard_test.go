@@ -18,7 +18,6 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/infer"
 )
 
 // get asks a handler.
@@ -130,7 +129,7 @@ func TestStateIsTheAPI(t *testing.T) {
 	eventually(t, "a sample of each device", func() bool {
 		return !slices.ContainsFunc(rt.Metrics().Devices, func(d weft.DeviceMetrics) bool { return d.Health.TempC != 61 })
 	})
-	var s State
+	var s pageState
 	if err := json.Unmarshal(get(d, "/dashboard/state").Body.Bytes(), &s); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +194,7 @@ type fakeModels struct{ answers uint64 }
 
 func (f *fakeModels) Models() []ModelState {
 	return []ModelState{{Name: "m", Version: "1", State: "ready", Succeeded: f.answers, Items: f.answers, Batches: f.answers / 2,
-		Total: infer.Histogram{Bounds: []float64{0.001, 0.01}, Counts: []uint64{0, f.answers, 0}}}}
+		Total: tallied{Bounds: []float64{0.001, 0.01}, Counts: []uint64{0, f.answers, 0}}}}
 }
 
 // act sends an action as the page does; change may spoil it.
@@ -362,7 +361,7 @@ func TestTimelineLive(t *testing.T) {
 				if _, err := rt.Run(t.Context(), g, x); err != nil {
 					t.Fatal(err)
 				}
-				var got Timeline
+				var got pageTimeline
 				if err := json.Unmarshal(get(d, "/dashboard/timeline").Body.Bytes(), &got); err != nil {
 					t.Fatal(err)
 				}

@@ -7,8 +7,8 @@ import (
 	"github.com/weft-run/weft"
 )
 
-// Event is something that happened, for the list of events.
-type Event struct {
+// pageEvent is something that happened, for the list of events.
+type pageEvent struct {
 	N      uint64  `json:"n"`  // counts up
 	At     float64 `json:"at"` // uptime
 	Kind   string  `json:"kind"`
@@ -28,7 +28,7 @@ const (
 // eventLog keeps the latest events.
 type eventLog struct {
 	n              uint64
-	routine, other []Event
+	routine, other []pageEvent
 }
 
 // add keeps an event. Queued tasks that are moved are not told: that is how devices are kept
@@ -39,7 +39,7 @@ func (l *eventLog) add(e *weft.Event) {
 	}
 	l.n++
 	bad := e.Err != nil || e.Kind == weft.EventTaskReplayed || e.Kind == weft.EventDevice && (e.To == "lost" || e.To == "broken")
-	made := Event{N: l.n, At: e.At.Seconds(), Kind: e.Kind.String(), Device: e.Device, Text: e.String(), Bad: bad}
+	made := pageEvent{N: l.n, At: e.At.Seconds(), Kind: e.Kind.String(), Device: e.Device, Text: e.String(), Bad: bad}
 	if !bad && (e.Kind == weft.EventRunBegan || e.Kind == weft.EventRunEnded) {
 		l.routine = keep(l.routine, made, keptRoutine)
 	} else {
@@ -48,7 +48,7 @@ func (l *eventLog) add(e *weft.Event) {
 }
 
 // keep appends to a list and drops its oldest elements, now and then, beyond n.
-func keep(list []Event, e Event, n int) []Event {
+func keep(list []pageEvent, e pageEvent, n int) []pageEvent {
 	if list = append(list, e); len(list) >= 2*n {
 		list = slices.Clone(list[len(list)-n:])
 	}
@@ -56,8 +56,8 @@ func keep(list []Event, e Event, n int) []Event {
 }
 
 // all returns what is kept, the oldest first.
-func (l *eventLog) all() []Event {
+func (l *eventLog) all() []pageEvent {
 	out := slices.Concat(l.routine[max(len(l.routine)-keptRoutine, 0):], l.other[max(len(l.other)-keptEvents, 0):])
-	slices.SortFunc(out, func(a, b Event) int { return cmp.Compare(a.N, b.N) })
+	slices.SortFunc(out, func(a, b pageEvent) int { return cmp.Compare(a.N, b.N) })
 	return out
 }

@@ -3,8 +3,8 @@ package dashboard
 // modelKey names a version of a model.
 type modelKey struct{ name, version string }
 
-// Model is a version of a model, with rates and latencies of the last seconds.
-type Model struct {
+// pageModel is a version of a model, with rates and latencies of the last seconds.
+type pageModel struct {
 	Name     string   `json:"name"`
 	Version  string   `json:"version"`
 	Kind     string   `json:"kind"`
@@ -26,8 +26,8 @@ type Model struct {
 
 // modelOf computes what is shown of a model from its counts now and those of a sample before,
 // nil for none, that many seconds ago. Without requests in between there are no latencies.
-func modelOf(m *ModelState, before *point, seconds float64) Model {
-	out := Model{
+func modelOf(m *ModelState, before *point, seconds float64) pageModel {
+	out := pageModel{
 		Name: m.Name, Version: m.Version, Kind: m.Kind, State: m.State, Reason: m.Reason, Devices: m.Devices, MaxBatch: m.MaxBatch,
 		Waiting: m.Waiting, Answered: m.Succeeded, Failed: m.Failed, Refused: m.Refused, Expired: m.Expired,
 	}
@@ -45,9 +45,11 @@ func modelOf(m *ModelState, before *point, seconds float64) Model {
 	if n := m.Batches - then.Batches; n > 0 {
 		out.Batch = known(float64(m.Items-then.Items) / float64(n))
 	}
-	lately := m.Total.Since(then.Total)
+	if m.Total == nil {
+		return out
+	}
 	for q, to := range map[float64]**float64{0.50: &out.P50, 0.95: &out.P95, 0.99: &out.P99} {
-		if x, ok := lately.Quantile(q); ok {
+		if x, ok := m.Total.Quantile(q, then.Total); ok {
 			*to = known(x)
 		}
 	}

@@ -11,10 +11,18 @@ import (
 	"github.com/weft-run/weft/internal/infer"
 )
 
+// tallied are latencies as a server counts them.
+type tallied infer.Histogram
+
+func (c tallied) Quantile(q float64, before Latencies) (seconds float64, ok bool) {
+	then, _ := before.(tallied)
+	return infer.Histogram(c).Since(infer.Histogram(then)).Quantile(q)
+}
+
 // Latencies are of the time between two samples, and none of a model that was loaded anew.
 func TestModelSince(t *testing.T) {
 	at := func(n uint64, counts ...uint64) ModelState {
-		return ModelState{Name: "m", Version: "1", Succeeded: n, Items: 4 * n, Batches: n, Total: infer.Histogram{Bounds: []float64{0.001, 0.01}, Counts: counts}}
+		return ModelState{Name: "m", Version: "1", Succeeded: n, Items: 4 * n, Batches: n, Total: tallied{Bounds: []float64{0.001, 0.01}, Counts: counts}}
 	}
 	then := at(100, 100, 0, 0)
 	before := &point{models: map[modelKey]ModelState{{"m", "1"}: then}}

@@ -148,9 +148,9 @@ func (s *sampler) serve(w http.ResponseWriter, r *http.Request) {
 
 // frame is a state as streams send it: whole, or as what changed since the frame before.
 type frame struct {
-	state  *State
-	before *State // nil where only the whole will do
-	jobs   map[string]Job
+	state  *pageState
+	before *pageState // nil where only the whole will do
+	jobs   map[string]pageJob
 
 	delta []byte
 	whole sync.Once
@@ -159,8 +159,8 @@ type frame struct {
 
 // newFrame makes the frame after another, nil for none. It keeps nothing of that one but
 // its state, which goes with the next.
-func newFrame(state *State, before *frame) *frame {
-	f := &frame{state: state, jobs: make(map[string]Job, len(state.Jobs))}
+func newFrame(state *pageState, before *frame) *frame {
+	f := &frame{state: state, jobs: make(map[string]pageJob, len(state.Jobs))}
 	for _, j := range state.Jobs {
 		f.jobs[j.ID] = j
 	}
@@ -202,7 +202,7 @@ func (f *frame) event(had *frame) []byte {
 }
 
 // encode writes a server-sent event.
-func encode(kind string, s *State) []byte {
+func encode(kind string, s *pageState) []byte {
 	body, err := json.Marshal(s)
 	if err != nil { // a number that JSON does not have: finite lets none through
 		body = []byte("null")

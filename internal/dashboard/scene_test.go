@@ -14,17 +14,17 @@ import (
 )
 
 // scene is a state as of a large machine, the same for a seed.
-func scene(seed uint64, devices, jobs int) *State {
+func scene(seed uint64, devices, jobs int) *pageState {
 	r := rand.New(rand.NewPCG(seed, 1))
-	s := &State{Started: 1_800_000_000_000, Name: "rack 7", Uptime: 93_784.5, Window: 10.02, HasJobs: true, Serves: true, MoreRuns: 17,
-		Totals:  Totals{Submitted: 184_203, Completed: 184_081, Failed: 3, Cancelled: 12, Retries: 41, Losses: 2, Copies: 991_204, CopyBytes: 7_412_345_678_901, Moved: 88},
-		Machine: &Machine{Name: "rack", HostBytes: 512 << 30, HostRate: 41.3e9, Links: []Link{}}, History: &History{At: []float64{}, Devices: map[string]map[string][]*float64{}}}
+	s := &pageState{Started: 1_800_000_000_000, Name: "rack 7", Uptime: 93_784.5, Window: 10.02, HasJobs: true, Serves: true, MoreRuns: 17,
+		Totals:  pageTotals{Submitted: 184_203, Completed: 184_081, Failed: 3, Cancelled: 12, Retries: 41, Losses: 2, Copies: 991_204, CopyBytes: 7_412_345_678_901, Moved: 88},
+		Machine: &pageMachine{Name: "rack", HostBytes: 512 << 30, HostRate: 41.3e9, Links: []pageLink{}}, History: &pageHistory{At: []float64{}, Devices: map[string]map[string][]*float64{}}}
 	for t := range 120 {
 		s.History.At = append(s.History.At, s.Uptime-120+float64(t))
 	}
 	states := map[int]string{3: "drained", 5: "lost", 11: "draining", 15: "spare"}
 	for i := range devices {
-		d := Device{Name: fmt.Sprintf("cuda:%d", i), Model: "NVIDIA H200", Kind: "discrete", Units: 132, Lanes: 4, State: "healthy",
+		d := pageDevice{Name: fmt.Sprintf("cuda:%d", i), Model: "NVIDIA H200", Kind: "discrete", Units: 132, Lanes: 4, State: "healthy",
 			Util: 0.55 + 0.45*r.Float64(), Queued: r.IntN(400), Running: 1 + r.IntN(4), Tasks: r.Int64N(5_000_000), Rate: ptr(4000 * r.Float64()), Busy: 80_000 * r.Float64(),
 			MemUsed: r.Int64N(138 << 30), MemBytes: 138 << 30, AllMem: ptr(float64(r.Int64N(140 << 30))), AllUtil: ptr(r.Float64()),
 			Temp: ptr(45 + 35*r.Float64()), Power: ptr(250 + 400*r.Float64()), PowerMax: ptr(700), Clock: ptr(1_980), Failed: int64(r.IntN(3))}
@@ -36,7 +36,7 @@ func scene(seed uint64, devices, jobs int) *State {
 			d.Losses, d.Temp, d.Power, d.LastError = 2, nil, nil, "worker 4181 ended: signal: killed (Xid 79: the GPU has fallen off the bus)"
 		}
 		if i == 0 {
-			d = Device{Name: "cpu:0", Model: "AMD EPYC 9654", Kind: "cpu", Units: 96, Lanes: 96, HostMemory: true, State: "healthy", Util: 0.042, Queued: 2, Running: 2,
+			d = pageDevice{Name: "cpu:0", Model: "AMD EPYC 9654", Kind: "cpu", Units: 96, Lanes: 96, HostMemory: true, State: "healthy", Util: 0.042, Queued: 2, Running: 2,
 				Tasks: 812, Rate: ptr(0.37), MemUsed: 3_412_000_000, Busy: 512.25}
 		}
 		s.Devices = append(s.Devices, d)
@@ -59,16 +59,16 @@ func scene(seed uint64, devices, jobs int) *State {
 			}
 		}
 		s.History.Devices[d.Name] = series
-		link := Link{A: d.Name, B: "host", Kind: "pcie-switch", Rate: 53.1e9, Latency: 6.2e-6}
+		link := pageLink{A: d.Name, B: "host", Kind: "pcie-switch", Rate: 53.1e9, Latency: 6.2e-6}
 		if !d.HostMemory {
 			s.Machine.Links = append(s.Machine.Links, link)
 			for j := 1; j < i; j++ {
 				if j/8 == i/8 {
-					s.Machine.Links = append(s.Machine.Links, Link{A: fmt.Sprintf("cuda:%d", j), B: d.Name, Kind: "nvlink", Rate: 412e9, Latency: 2.1e-6})
+					s.Machine.Links = append(s.Machine.Links, pageLink{A: fmt.Sprintf("cuda:%d", j), B: d.Name, Kind: "nvlink", Rate: 412e9, Latency: 2.1e-6})
 				}
 			}
 			if d.State == "healthy" {
-				s.Running = append(s.Running, Task{Device: d.Name, Run: 184_190, Task: fmt.Sprintf("layer %d", i), For: 0.4, Predicted: 0.5})
+				s.Running = append(s.Running, pageTask{Device: d.Name, Run: 184_190, Task: fmt.Sprintf("layer %d", i), For: 0.4, Predicted: 0.5})
 			}
 		}
 	}
@@ -80,8 +80,8 @@ func scene(seed uint64, devices, jobs int) *State {
 }
 
 // sceneWork adds models, runs, jobs, verdicts and events.
-func sceneWork(s *State, r *rand.Rand, jobs int) {
-	s.Models = []Model{
+func sceneWork(s *pageState, r *rand.Rand, jobs int) {
+	s.Models = []pageModel{
 		{Name: "speech", Version: "3", Kind: "graph", State: "ready", Devices: []string{"cuda:1", "cuda:2"}, MaxBatch: 32, Waiting: 7, Answered: 9_811_870, Failed: 2, Refused: 96, Expired: 29,
 			Rate: ptr(2_871.2), Batch: ptr(17.42), P50: ptr(0.00612), P95: ptr(0.01384), P99: ptr(0.0251)},
 		{Name: "reservoir", Version: "1", Kind: "reservoir", State: "ready", Devices: []string{"cpu:0"}, MaxBatch: 8, Answered: 40_122, Rate: ptr(42.2), Batch: ptr(1.31), P50: ptr(0.000412), P95: ptr(0.00097), P99: ptr(0.00133)},
@@ -89,12 +89,12 @@ func sceneWork(s *State, r *rand.Rand, jobs int) {
 		{Name: "legacy", Version: "1", Kind: "graph", State: "failed", Reason: "weights.safetensors: 12 bytes short", Devices: []string{}},
 	}
 	for i := range 90 {
-		s.Runs = append(s.Runs, Run{Run: int64(184_100 + i), Tasks: 5_000, Done: r.IntN(5_000), Running: r.IntN(64), Bytes: r.Int64N(1 << 36), Elapsed: 300 * r.Float64(), Part: r.Float64(), Left: ptr(200 * r.Float64())})
+		s.Runs = append(s.Runs, pageRun{Run: int64(184_100 + i), Tasks: 5_000, Done: r.IntN(5_000), Running: r.IntN(64), Bytes: r.Int64N(1 << 36), Elapsed: 300 * r.Float64(), Part: r.Float64(), Left: ptr(200 * r.Float64())})
 	}
 	s.Runs[3].Left = nil
 	names := []string{"gemm 8192", "conv 224", "landscape 1CRN", "merkle 1 GiB", "tropical 4096", "automata 16384"}
 	for i := range jobs {
-		j := Job{ID: fmt.Sprintf("j-%04d", i+1), Name: names[r.IntN(len(names))], Client: []string{"nightly", "ana", "li", "ci"}[r.IntN(4)], Submitted: 1_800_000_000_000 + int64(i)*1000, Left: -1}
+		j := pageJob{ID: fmt.Sprintf("j-%04d", i+1), Name: names[r.IntN(len(names))], Client: []string{"nightly", "ana", "li", "ci"}[r.IntN(4)], Submitted: 1_800_000_000_000 + int64(i)*1000, Left: -1}
 		switch {
 		case i%25 == 7:
 			j.State, j.Reason, j.Elapsed, j.Part = "failed", "device lost three times under task 17", 40*r.Float64(), r.Float64()
@@ -112,12 +112,12 @@ func sceneWork(s *State, r *rand.Rand, jobs int) {
 			s.Now.JobsEnded++
 		}
 	}
-	s.Verdicts = []Verdict{
+	s.Verdicts = []pageVerdict{
 		{Verdict: "transfer-bound", Sentence: "transfer-bound: copies held up tasks for 21.4 % of the devices' time; links twice as fast would save 17.9 %", Took: 29.98, Tasks: 18_231, Util: 0.714, Imbalance: 0.183,
-			Fixes: []Fix{{What: "links twice as fast", Gain: 0.179}, {What: "work spread by speed", Gain: 0.062}}},
+			Fixes: []pageFix{{What: "links twice as fast", Gain: 0.179}, {What: "work spread by speed", Gain: 0.062}}},
 	}
 	for i := range 60 {
-		e := Event{N: uint64(i + 1), At: s.Uptime - float64(600-10*i) + 0.25, Kind: "run ended", Text: fmt.Sprintf("run %d ended", 184_000+i)}
+		e := pageEvent{N: uint64(i + 1), At: s.Uptime - float64(600-10*i) + 0.25, Kind: "run ended", Text: fmt.Sprintf("run %d ended", 184_000+i)}
 		switch {
 		case i == 40:
 			e.Kind, e.Device, e.Bad, e.Text = "device", "cuda:5", true, "device cuda:5 was healthy and is lost: worker 4181 ended: signal: killed (Xid 79)"
@@ -131,16 +131,16 @@ func sceneWork(s *State, r *rand.Rand, jobs int) {
 }
 
 // sceneTimeline is what devices of a scene ran.
-func sceneTimeline(s *State, since float64) *Timeline {
+func sceneTimeline(s *pageState, since float64) *pageTimeline {
 	r := rand.New(rand.NewPCG(7, 7))
-	t := &Timeline{Started: s.Started, From: s.Uptime - 60, To: s.Uptime, Recorded: true, Devices: []Strip{}}
+	t := &pageTimeline{Started: s.Started, From: s.Uptime - 60, To: s.Uptime, Recorded: true, Devices: []pageStrip{}}
 	for _, d := range s.Devices {
-		strip := Strip{Name: d.Name, Lanes: min(d.Lanes, 3), Spans: []Span{}}
+		strip := pageStrip{Name: d.Name, Lanes: min(d.Lanes, 3), Spans: []pageSpan{}}
 		for lane := range strip.Lanes {
 			run := int64(184_180 + r.IntN(3))
 			for at := s.Uptime - 31 + r.Float64(); at < s.Uptime-0.5 && d.State != "spare" && d.State != "drained"; {
 				long := (0.05 + r.ExpFloat64()*0.6) * (0.2 + d.Util)
-				sp := Span{Lane: lane, Start: at, End: min(at+long, s.Uptime-0.42), Tasks: 1, Run: run, Name: fmt.Sprintf("layer %d", r.IntN(90)), Copy: lane == 2}
+				sp := pageSpan{Lane: lane, Start: at, End: min(at+long, s.Uptime-0.42), Tasks: 1, Run: run, Name: fmt.Sprintf("layer %d", r.IntN(90)), Copy: lane == 2}
 				if d.State == "lost" && sp.End > s.Uptime-19 {
 					break
 				}
@@ -159,10 +159,10 @@ func sceneTimeline(s *State, since float64) *Timeline {
 }
 
 // still is a dashboard that shows a scene for ever.
-func still(s *State) *dashboard {
+func still(s *pageState) *dashboard {
 	d := newDashboard(nil, Options{})
-	d.look = func() *State { return s }
-	d.ran = func(since float64) *Timeline { return sceneTimeline(s, since) }
+	d.look = func() *pageState { return s }
+	d.ran = func(since float64) *pageTimeline { return sceneTimeline(s, since) }
 	return d
 }
 

@@ -11,31 +11,31 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// State is all that the page shows. Times are in seconds, sizes in bytes, shares from 0 to 1;
+// pageState is all that the page shows. Times are in seconds, sizes in bytes, shares from 0 to 1;
 // what is not known is null.
-type State struct {
-	Started  int64     `json:"started"` // ms since 1970; another one after a restart
-	Name     string    `json:"name"`
-	Uptime   float64   `json:"uptime"`
-	Window   float64   `json:"window"` // seconds that rates and latencies are of
-	Devices  []Device  `json:"devices"`
-	Totals   Totals    `json:"totals"`
-	Now      Now       `json:"now"`
-	Running  []Task    `json:"running"`
-	Runs     []Run     `json:"runs"`
-	MoreRuns int64     `json:"moreRuns"` // that are not listed
-	Models   []Model   `json:"models"`   // null where nothing is served
-	Jobs     []Job     `json:"jobs"`     // null where there are none
-	HasJobs  bool      `json:"hasJobs"`
-	Serves   bool      `json:"serves"`
-	Verdicts []Verdict `json:"verdicts"`
-	Events   []Event   `json:"events"` // the oldest first
-	Machine  *Machine  `json:"machine,omitempty"`
-	History  *History  `json:"history,omitempty"`
+type pageState struct {
+	Started  int64         `json:"started"` // ms since 1970; another one after a restart
+	Name     string        `json:"name"`
+	Uptime   float64       `json:"uptime"`
+	Window   float64       `json:"window"` // seconds that rates and latencies are of
+	Devices  []pageDevice  `json:"devices"`
+	Totals   pageTotals    `json:"totals"`
+	Now      pageNow       `json:"now"`
+	Running  []pageTask    `json:"running"`
+	Runs     []pageRun     `json:"runs"`
+	MoreRuns int64         `json:"moreRuns"` // that are not listed
+	Models   []pageModel   `json:"models"`   // null where nothing is served
+	Jobs     []pageJob     `json:"jobs"`     // null where there are none
+	HasJobs  bool          `json:"hasJobs"`
+	Serves   bool          `json:"serves"`
+	Verdicts []pageVerdict `json:"verdicts"`
+	Events   []pageEvent   `json:"events"` // the oldest first
+	Machine  *pageMachine  `json:"machine,omitempty"`
+	History  *pageHistory  `json:"history,omitempty"`
 }
 
-// Device is a device and its condition.
-type Device struct {
+// pageDevice is a device and its condition.
+type pageDevice struct {
 	Name       string   `json:"name"`
 	Model      string   `json:"model"`
 	Kind       string   `json:"kind"`
@@ -63,7 +63,7 @@ type Device struct {
 }
 
 // Totals count what the runtime has done since it was opened.
-type Totals struct {
+type pageTotals struct {
 	Submitted int64 `json:"submitted"`
 	Completed int64 `json:"completed"`
 	Failed    int64 `json:"failed"`
@@ -76,7 +76,7 @@ type Totals struct {
 }
 
 // Now sums up what all devices do.
-type Now struct {
+type pageNow struct {
 	Devices   int      `json:"devices"`   // in service
 	Util      float64  `json:"util"`      // mean over those
 	Queued    int      `json:"queued"`    // tasks
@@ -91,8 +91,8 @@ type Now struct {
 	Words     string   `json:"words"`     // what devices do, as a sentence
 }
 
-// Task is a task that a device runs.
-type Task struct {
+// pageTask is a task that a device runs.
+type pageTask struct {
 	Device    string  `json:"device"`
 	Run       int64   `json:"run"`
 	Task      string  `json:"task"`
@@ -100,8 +100,8 @@ type Task struct {
 	Predicted float64 `json:"predicted"`
 }
 
-// Run is a run that has not ended.
-type Run struct {
+// pageRun is a run that has not ended.
+type pageRun struct {
 	Run     int64    `json:"run"`
 	Tasks   int      `json:"tasks"`
 	Done    int      `json:"done"`
@@ -112,8 +112,8 @@ type Run struct {
 	Left    *float64 `json:"left"`
 }
 
-// Job is a job as the page knows it. Two can be compared.
-type Job struct {
+// pageJob is a job as the page knows it. Two can be compared.
+type pageJob struct {
 	ID        string  `json:"id"`
 	Name      string  `json:"name"`
 	State     string  `json:"state"`
@@ -125,16 +125,16 @@ type Job struct {
 	Left      float64 `json:"left"` // negative if unknown
 }
 
-// Machine is what the devices are joined by.
-type Machine struct {
-	Name      string  `json:"name"`
-	HostBytes int64   `json:"hostBytes"` // 0 for no limit
-	HostRate  float64 `json:"hostRate"`  // bytes a second
-	Links     []Link  `json:"links"`
+// pageMachine is what the devices are joined by.
+type pageMachine struct {
+	Name      string     `json:"name"`
+	HostBytes int64      `json:"hostBytes"` // 0 for no limit
+	HostRate  float64    `json:"hostRate"`  // bytes a second
+	Links     []pageLink `json:"links"`
 }
 
 // Link joins two memories.
-type Link struct {
+type pageLink struct {
 	A       string  `json:"a"` // a device, or "host"
 	B       string  `json:"b"`
 	Kind    string  `json:"kind"`
@@ -142,9 +142,9 @@ type Link struct {
 	Latency float64 `json:"latency"`
 }
 
-// History is what was sampled before, for charts that begin in the past. Every list has a
+// pageHistory is what was sampled before, for charts that begin in the past. Every list has a
 // number for each of At.
-type History struct {
+type pageHistory struct {
 	At      []float64                        `json:"at"` // uptime
 	Devices map[string]map[string][]*float64 `json:"devices"`
 }
@@ -153,7 +153,7 @@ type History struct {
 type point struct {
 	at      time.Time
 	uptime  float64
-	devices []Device
+	devices []pageDevice
 	tasks   int64
 	copied  int64
 	ended   int64
@@ -169,10 +169,10 @@ const (
 )
 
 // now returns the state of the runtime.
-func (d *dashboard) now() *State {
+func (d *dashboard) now() *pageState {
 	m, devices := d.rt.Metrics(), d.rt.Devices()
-	s := &State{Started: d.started, Name: d.o.Name, Uptime: m.Uptime.Seconds(), Machine: machineOf(d.rt.Machine())}
-	s.Totals = Totals{
+	s := &pageState{Started: d.started, Name: d.o.Name, Uptime: m.Uptime.Seconds(), Machine: machineOf(d.rt.Machine())}
+	s.Totals = pageTotals{
 		Submitted: m.Runs.Submitted, Completed: m.Runs.Completed, Failed: m.Runs.Failed, Cancelled: m.Runs.Cancelled,
 		Retries: m.Retries, Losses: m.Losses, Copies: m.Copies, CopyBytes: m.CopyBytes, Moved: m.Rebalanced,
 	}
@@ -180,13 +180,13 @@ func (d *dashboard) now() *State {
 		s.Devices = append(s.Devices, deviceOf(&m.Devices[i], &devices[i]))
 	}
 	for _, t := range d.rt.Running() {
-		s.Running = append(s.Running, Task{Device: t.Device, Run: t.Run, Task: t.Task, For: t.For.Seconds(), Predicted: t.Predicted.Seconds()})
-		if i := slices.IndexFunc(s.Devices, func(d Device) bool { return d.Name == t.Device }); i >= 0 {
+		s.Running = append(s.Running, pageTask{Device: t.Device, Run: t.Run, Task: t.Task, For: t.For.Seconds(), Predicted: t.Predicted.Seconds()})
+		if i := slices.IndexFunc(s.Devices, func(d pageDevice) bool { return d.Name == t.Device }); i >= 0 {
 			s.Devices[i].Running++
 		}
 	}
 	for _, p := range d.rt.Runs() {
-		s.Runs = append(s.Runs, Run{Run: p.Run, Tasks: p.Tasks, Done: p.Done, Running: p.Running, Bytes: p.Bytes,
+		s.Runs = append(s.Runs, pageRun{Run: p.Run, Tasks: p.Tasks, Done: p.Done, Running: p.Running, Bytes: p.Bytes,
 			Elapsed: p.Elapsed.Seconds(), Part: finite(p.Part), Left: known(p.Left.Seconds())})
 	}
 	s.Now.Active = max(m.Runs.Submitted-m.Runs.Completed-m.Runs.Failed-m.Runs.Cancelled, int64(len(s.Runs)))
@@ -206,8 +206,8 @@ func (d *dashboard) now() *State {
 }
 
 // deviceOf puts together what is told of a device.
-func deviceOf(m *weft.DeviceMetrics, d *weft.Device) Device {
-	return Device{
+func deviceOf(m *weft.DeviceMetrics, d *weft.Device) pageDevice {
+	return pageDevice{
 		Name: m.Name, Model: d.Model, Kind: d.Kind.String(), Units: d.ComputeUnits, Lanes: max(d.Lanes, 1),
 		HostMemory: d.HostMemory, State: m.State, Util: finite(m.Util), AllUtil: known(m.Health.Util),
 		Queued: m.Queued, Tasks: m.Tasks, Busy: m.Busy.Seconds(), MemUsed: m.MemUsed, MemBytes: m.MemBytes,
@@ -217,13 +217,13 @@ func deviceOf(m *weft.DeviceMetrics, d *weft.Device) Device {
 }
 
 // addJobs adds the jobs to the state.
-func (d *dashboard) addJobs(s *State) {
+func (d *dashboard) addJobs(s *pageState) {
 	if d.o.Jobs == nil {
 		return
 	}
 	s.HasJobs = true
 	for _, j := range d.o.Jobs.List() {
-		s.Jobs = append(s.Jobs, Job{
+		s.Jobs = append(s.Jobs, pageJob{
 			ID: j.ID, Name: j.Name, State: j.State, Client: j.Client, Reason: j.Reason, Submitted: j.Submitted.UnixMilli(),
 			Elapsed: j.Elapsed.Seconds(), Part: finite(j.Part), Left: j.Left.Seconds(),
 		})
@@ -236,7 +236,7 @@ func (d *dashboard) addJobs(s *State) {
 }
 
 // addRates adds what follows from this sample and those before it, and keeps this one.
-func (d *dashboard) addRates(s *State, m *weft.Metrics, models []ModelState) {
+func (d *dashboard) addRates(s *pageState, m *weft.Metrics, models []ModelState) {
 	p := point{at: time.Now(), uptime: s.Uptime, devices: s.Devices, copied: m.CopyBytes, models: make(map[modelKey]ModelState, len(models)),
 		ended: m.Runs.Completed + m.Runs.Failed + m.Runs.Cancelled}
 	for _, dev := range s.Devices {
@@ -269,8 +269,8 @@ func (d *dashboard) addRates(s *State, m *weft.Metrics, models []ModelState) {
 }
 
 // history returns the samples that are kept as lists for charts.
-func (d *dashboard) history() *History {
-	h := &History{At: []float64{}, Devices: make(map[string]map[string][]*float64)}
+func (d *dashboard) history() *pageHistory {
+	h := &pageHistory{At: []float64{}, Devices: make(map[string]map[string][]*float64)}
 	for i := range d.past {
 		h.At = append(h.At, d.past[i].uptime)
 	}
@@ -293,7 +293,7 @@ func (d *dashboard) history() *History {
 }
 
 // sumUp fills in Now from the rest of the state.
-func (s *State) sumUp() {
+func (s *pageState) sumUp() {
 	n := &s.Now
 	watts, metered, requests, serves := 0.0, false, 0.0, false
 	for i := range s.Devices {
@@ -325,8 +325,8 @@ func (s *State) sumUp() {
 }
 
 // words says in a sentence or two what the devices in service do.
-func (s *State) words() string {
-	var most, least *Device
+func (s *pageState) words() string {
+	var most, least *pageDevice
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		if d.State != "healthy" {
@@ -353,8 +353,8 @@ func (s *State) words() string {
 }
 
 // machineOf describes the links of a machine by the names of devices.
-func machineOf(m *machine.Machine) *Machine {
-	out := &Machine{Name: m.Name, HostBytes: m.HostBytes, HostRate: finite(m.HostBPS), Links: []Link{}}
+func machineOf(m *machine.Machine) *pageMachine {
+	out := &pageMachine{Name: m.Name, HostBytes: m.HostBytes, HostRate: finite(m.HostBPS), Links: []pageLink{}}
 	name := func(d machine.DeviceID) string {
 		if d == machine.Host {
 			return "host"
@@ -362,7 +362,7 @@ func machineOf(m *machine.Machine) *Machine {
 		return m.Devices[d].Name
 	}
 	for _, l := range m.Links {
-		out.Links = append(out.Links, Link{A: name(l.A), B: name(l.B), Kind: l.Kind.String(), Rate: finite(l.BPS), Latency: finite(l.LatencyNS / 1e9)})
+		out.Links = append(out.Links, pageLink{A: name(l.A), B: name(l.B), Kind: l.Kind.String(), Rate: finite(l.BPS), Latency: finite(l.LatencyNS / 1e9)})
 	}
 	return out
 }

@@ -56,7 +56,7 @@ func watch(t *testing.T, ctx context.Context, url string) *reader {
 }
 
 // next returns the next frame.
-func (r *reader) next(t *testing.T) (kind string, s *State) {
+func (r *reader) next(t *testing.T) (kind string, s *pageState) {
 	t.Helper()
 	kind, s, err := r.read()
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *reader) next(t *testing.T) (kind string, s *State) {
 }
 
 // read reads a frame.
-func (r *reader) read() (kind string, s *State, err error) {
+func (r *reader) read() (kind string, s *pageState, err error) {
 	var data string
 	for {
 		line, err := r.lines.ReadString('\n')
@@ -83,7 +83,7 @@ func (r *reader) read() (kind string, s *State, err error) {
 			data = rest
 		}
 	}
-	s = new(State)
+	s = new(pageState)
 	return kind, s, json.Unmarshal([]byte(data), s)
 }
 
@@ -103,7 +103,7 @@ func serving(t *testing.T, h http.Handler) *httptest.Server {
 func counted() (*dashboard, *atomic.Int64) {
 	d := newDashboard(nil, Options{})
 	looks := new(atomic.Int64)
-	d.look = func() *State { return &State{Uptime: float64(looks.Add(1))} }
+	d.look = func() *pageState { return &pageState{Uptime: float64(looks.Add(1))} }
 	d.sampler.every = time.Millisecond
 	return d, looks
 }
@@ -180,7 +180,7 @@ func TestStreamSlow(t *testing.T) {
 	d.sampler.wait = patience
 	big := strings.Repeat("x", 1<<16)
 	looks := 0.0
-	d.look = func() *State { looks++; return &State{Uptime: looks, Name: big} }
+	d.look = func() *pageState { looks++; return &pageState{Uptime: looks, Name: big} }
 	s := serving(t, d)
 	c, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
@@ -253,19 +253,19 @@ func TestStreamLimit(t *testing.T) {
 
 // Full frames and deltas put together are the state, whatever changes.
 func TestFrames(t *testing.T) {
-	states := []*State{scene(1, 3, 4), scene(1, 3, 4), scene(1, 3, 6), scene(1, 3, 5)}
+	states := []*pageState{scene(1, 3, 4), scene(1, 3, 4), scene(1, 3, 6), scene(1, 3, 5)}
 	states[1].Uptime++
 	states[1].Jobs[2].Part = 0.5
-	states[1].Events = append(states[1].Events, Event{N: 61, Text: "more"})
+	states[1].Events = append(states[1].Events, pageEvent{N: 61, Text: "more"})
 	states[2].Events = states[1].Events
 	var before *frame
-	had := map[string]Job{}
+	had := map[string]pageJob{}
 	events := 0
 	for i, s := range states {
 		f := newFrame(s, before)
 		text := string(f.event(before))
 		kind, rest, _ := strings.Cut(strings.TrimPrefix(text, "event: "), "\ndata: ")
-		var got State
+		var got pageState
 		if err := json.Unmarshal([]byte(rest), &got); err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +276,7 @@ func TestFrames(t *testing.T) {
 			t.Errorf("frame %d: what does not change is in the wrong frames", i)
 		}
 		if kind == "full" {
-			had, events = map[string]Job{}, 0
+			had, events = map[string]pageJob{}, 0
 		}
 		for _, j := range got.Jobs {
 			had[j.ID] = j

@@ -24,23 +24,23 @@ const (
 	maxLanes = 32
 )
 
-// Timeline is what devices ran in the last seconds, as far as it is known.
-type Timeline struct {
+// pageTimeline is what devices ran in the last seconds, as far as it is known.
+type pageTimeline struct {
 	Started int64   `json:"started"`
 	From    float64 `json:"from"` // uptime: nothing is known of before
 	To      float64 `json:"to"`
 	// Recorded says that lanes and copies come from a trace; otherwise tasks are laid out so
 	// that none overlap, and copies are not known.
-	Recorded bool    `json:"recorded"`
-	Missed   uint64  `json:"missed"` // tasks that were too many to be told
-	Devices  []Strip `json:"devices"`
+	Recorded bool        `json:"recorded"`
+	Missed   uint64      `json:"missed"` // tasks that were too many to be told
+	Devices  []pageStrip `json:"devices"`
 }
 
-// Strip is the timeline of a device.
-type Strip struct {
-	Name  string `json:"name"`
-	Lanes int    `json:"lanes"`
-	Spans []Span `json:"spans"`
+// pageStrip is the timeline of a device.
+type pageStrip struct {
+	Name  string     `json:"name"`
+	Lanes int        `json:"lanes"`
+	Spans []pageSpan `json:"spans"`
 
 	tops []top // by lane
 }
@@ -51,8 +51,8 @@ type top struct {
 	span int // its index; negative if it is forgotten
 }
 
-// Span is a task on a lane, or several short ones.
-type Span struct {
+// pageSpan is a task on a lane, or several short ones.
+type pageSpan struct {
 	Lane  int     `json:"lane"`
 	Start float64 `json:"start"`
 	End   float64 `json:"end"`
@@ -69,7 +69,7 @@ type timeline struct {
 	since  time.Duration
 	missed uint64
 	names  map[string]int
-	strips []Strip
+	strips []pageStrip
 }
 
 // reset begins anew, with nothing known of before.
@@ -77,7 +77,7 @@ func (t *timeline) reset(devices []weft.Device, at time.Duration) {
 	*t = timeline{since: at, names: make(map[string]int)}
 	for i, d := range devices {
 		t.names[d.Name] = i
-		t.strips = append(t.strips, Strip{Name: d.Name, Lanes: 1})
+		t.strips = append(t.strips, pageStrip{Name: d.Name, Lanes: 1})
 	}
 }
 
@@ -87,7 +87,7 @@ func (t *timeline) add(e *weft.Event) {
 	if !ok || e.Took <= 0 {
 		return
 	}
-	sp := Span{Start: (e.At - e.Took).Seconds(), End: e.At.Seconds(), Busy: e.Took.Seconds(), Tasks: 1, Run: e.Run, Name: e.Task}
+	sp := pageSpan{Start: (e.At - e.Took).Seconds(), End: e.At.Seconds(), Busy: e.Took.Seconds(), Tasks: 1, Run: e.Run, Name: e.Task}
 	if e.Err != nil {
 		sp.Bad = 1
 	}
@@ -98,7 +98,7 @@ func (t *timeline) add(e *weft.Event) {
 }
 
 // free returns a lane on which nothing has run after a time, or the one that was free first.
-func (s *Strip) free(start float64) int {
+func (s *pageStrip) free(start float64) int {
 	best := 0
 	for lane, t := range s.tops {
 		if t.end <= start+laneSlack.Seconds() {
@@ -115,7 +115,7 @@ func (s *Strip) free(start float64) int {
 }
 
 // add puts a span on its lane, and with the one before it if both are short and close.
-func (s *Strip) add(sp Span) {
+func (s *pageStrip) add(sp pageSpan) {
 	for len(s.tops) <= sp.Lane {
 		s.tops = append(s.tops, top{span: -1})
 	}
@@ -141,7 +141,7 @@ func (s *Strip) add(sp Span) {
 }
 
 // forget drops spans that ended before a time, once there are many.
-func (s *Strip) forget(before float64) {
+func (s *pageStrip) forget(before float64) {
 	const many = 256
 	if len(s.Spans) < many || s.Spans[len(s.Spans)/2].End >= before {
 		return
@@ -157,8 +157,8 @@ func (s *Strip) forget(before float64) {
 }
 
 // after returns the spans that ended after a time.
-func (s *Strip) after(end float64) Strip {
-	out := Strip{Name: s.Name, Lanes: s.Lanes, Spans: []Span{}}
+func (s *pageStrip) after(end float64) pageStrip {
+	out := pageStrip{Name: s.Name, Lanes: s.Lanes, Spans: []pageSpan{}}
 	for _, sp := range s.Spans {
 		if sp.End > end {
 			out.Spans = append(out.Spans, sp)
@@ -181,10 +181,10 @@ func (d *dashboard) serveTimeline(w http.ResponseWriter, r *http.Request) {
 }
 
 // timeline returns what is known since a time, of a trace where there is one.
-func (d *dashboard) timeline(since float64) *Timeline {
+func (d *dashboard) timeline(since float64) *pageTimeline {
 	to := d.rt.Metrics().Uptime
 	since = max(since, (to - stripWindow).Seconds())
-	out := &Timeline{Started: d.started, To: to.Seconds(), Devices: []Strip{}}
+	out := &pageTimeline{Started: d.started, To: to.Seconds(), Devices: []pageStrip{}}
 	if evs := d.reports.trace(d.rt); len(evs) > 0 {
 		out.Recorded = true
 		t := recorded(d.rt, evs, since)
@@ -217,7 +217,7 @@ func recorded(rt *weft.Runtime, evs []trace.Event, since float64) *timeline {
 		if (e.Kind != trace.Exec && e.Kind != trace.Copy) || e.End < from || int(e.Device) < 0 || int(e.Device) >= len(t.strips) {
 			continue
 		}
-		sp := Span{Lane: min(int(e.Lane), maxLanes-1), Start: e.Start.Seconds(), End: e.End.Seconds(), Busy: (e.End - e.Start).Seconds(), Tasks: 1, Run: int64(e.Run), Copy: e.Kind == trace.Copy}
+		sp := pageSpan{Lane: min(int(e.Lane), maxLanes-1), Start: e.Start.Seconds(), End: e.End.Seconds(), Busy: (e.End - e.Start).Seconds(), Tasks: 1, Run: int64(e.Run), Copy: e.Kind == trace.Copy}
 		if sp.Name = fmt.Sprintf("task %d", e.Task); sp.Copy {
 			sp.Name = fmt.Sprintf("copy of %d bytes", e.Bytes)
 		}

@@ -9,19 +9,19 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// Verdict is what kept the runs of the last seconds from being faster.
-type Verdict struct {
-	Verdict   string  `json:"verdict"`
-	Sentence  string  `json:"sentence"`
-	Took      float64 `json:"took"`
-	Tasks     int     `json:"tasks"`
-	Util      float64 `json:"util"`
-	Imbalance float64 `json:"imbalance"`
-	Fixes     []Fix   `json:"fixes"`
+// pageVerdict is what kept the runs of the last seconds from being faster.
+type pageVerdict struct {
+	Verdict   string    `json:"verdict"`
+	Sentence  string    `json:"sentence"`
+	Took      float64   `json:"took"`
+	Tasks     int       `json:"tasks"`
+	Util      float64   `json:"util"`
+	Imbalance float64   `json:"imbalance"`
+	Fixes     []pageFix `json:"fixes"`
 }
 
-// Fix is what would help, and by which part of the time.
-type Fix struct {
+// pageFix is what would help, and by which part of the time.
+type pageFix struct {
 	What string  `json:"what"`
 	Gain float64 `json:"gain"`
 }
@@ -34,8 +34,8 @@ const (
 )
 
 // addVerdicts adds what the trace says, if one is recorded.
-func (d *dashboard) addVerdicts(s *State) {
-	s.Verdicts = []Verdict{}
+func (d *dashboard) addVerdicts(s *pageState) {
+	s.Verdicts = []pageVerdict{}
 	if v := d.reports.analyze(d.rt); v != nil {
 		s.Verdicts = append(s.Verdicts, *v)
 	}
@@ -47,7 +47,7 @@ type analyst struct {
 	read     time.Time
 	events   []trace.Event
 	analyzed time.Time
-	verdict  *Verdict
+	verdict  *pageVerdict
 }
 
 // trace returns what the runtime recorded, nil if it records nothing. Readers share a copy.
@@ -61,7 +61,7 @@ func (a *analyst) trace(rt *weft.Runtime) []trace.Event {
 }
 
 // analyze returns the verdict about the last seconds of the trace, nil without one.
-func (a *analyst) analyze(rt *weft.Runtime) *Verdict {
+func (a *analyst) analyze(rt *weft.Runtime) *pageVerdict {
 	evs := a.trace(rt)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,11 +80,11 @@ func (a *analyst) analyze(rt *weft.Runtime) *Verdict {
 	if res.Tasks == 0 {
 		return nil
 	}
-	a.verdict = &Verdict{Verdict: string(res.Bottleneck), Sentence: res.Sentence, Took: res.Makespan.Seconds(), Tasks: res.Tasks,
-		Util: finite(res.Mean), Imbalance: finite(res.Imbalance), Fixes: []Fix{}}
+	a.verdict = &pageVerdict{Verdict: string(res.Bottleneck), Sentence: res.Sentence, Took: res.Makespan.Seconds(), Tasks: res.Tasks,
+		Util: finite(res.Mean), Imbalance: finite(res.Imbalance), Fixes: []pageFix{}}
 	for _, f := range res.Fixes {
 		if f.Gain > 0 && len(a.verdict.Fixes) < 3 {
-			a.verdict.Fixes = append(a.verdict.Fixes, Fix{What: f.What, Gain: f.Gain})
+			a.verdict.Fixes = append(a.verdict.Fixes, pageFix{What: f.What, Gain: f.Gain})
 		}
 	}
 	return a.verdict

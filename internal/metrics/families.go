@@ -8,7 +8,6 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/prove"
 )
 
 // view is what a page is written from.
@@ -54,12 +53,12 @@ func (v *view) proofs(p *page) {
 	}
 	for _, f := range []struct {
 		name, kind, help string
-		of               func(c *prove.Stats) float64
+		of               func(c *Proofs) float64
 	}{
-		{"weft_proof_seconds_total", "counter", "Time that proofs took, without waiting.", func(c *prove.Stats) float64 { return c.Seconds }},
-		{"weft_proofs_running", "gauge", "Proofs in progress.", func(c *prove.Stats) float64 { return float64(c.Running) }},
-		{"weft_proofs_waiting", "gauge", "Proofs that wait for their turn.", func(c *prove.Stats) float64 { return float64(c.Waiting) }},
-		{"weft_proofs_verified_total", "counter", "Proofs that clients had verified.", func(c *prove.Stats) float64 { return float64(c.Verified) }},
+		{"weft_proof_seconds_total", "counter", "Time that proofs took, without waiting.", func(c *Proofs) float64 { return c.Seconds }},
+		{"weft_proofs_running", "gauge", "Proofs in progress.", func(c *Proofs) float64 { return float64(c.Running) }},
+		{"weft_proofs_waiting", "gauge", "Proofs that wait for their turn.", func(c *Proofs) float64 { return float64(c.Waiting) }},
+		{"weft_proofs_verified_total", "counter", "Proofs that clients had verified.", func(c *Proofs) float64 { return float64(c.Verified) }},
 	} {
 		p.family(f.name, f.kind, f.help)
 		for i := range v.now.proofs {

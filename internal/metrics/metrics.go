@@ -17,7 +17,6 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/prove"
 )
 
 // Source is where figures come from.
@@ -25,8 +24,16 @@ type Source struct {
 	Runtime func() weft.Metrics  // nil if there is none
 	Models  func() []infer.Stats // nil if nothing is served
 	Spans   func() Spans         // nil if nothing is traced
-	Proofs  func() []prove.Stats // nil if nothing is proved
+	Proofs  func() []Proofs      // nil if nothing is proved
 	Prices  Prices
+}
+
+// Proofs are the figures of a circuit since the start.
+type Proofs struct {
+	Circuit                           string
+	Proved, Refused, Failed, Verified uint64
+	Seconds                           float64 // that proofs took
+	Waiting, Running                  int     // now
 }
 
 // Spans counts the spans of traces since the start.
@@ -61,7 +68,7 @@ type sample struct {
 	runtime weft.Metrics
 	models  []infer.Stats
 	spans   Spans
-	proofs  []prove.Stats
+	proofs  []Proofs
 	host    host
 }
 

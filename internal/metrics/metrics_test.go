@@ -22,7 +22,6 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/prove"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,8 +69,8 @@ func newBench(t *testing.T, p Prices) *bench {
 			return out
 		},
 		Spans: func() Spans { return Spans{Sent: 70, Dropped: 3} },
-		Proofs: func() []prove.Stats {
-			return []prove.Stats{{Circuit: "sum", Proved: 5, Refused: 2, Failed: 1, Verified: 6, Seconds: 2.5, Running: 3, Waiting: 4}}
+		Proofs: func() []Proofs {
+			return []Proofs{{Circuit: "sum", Proved: 5, Refused: 2, Failed: 1, Verified: 6, Seconds: 2.5, Running: 3, Waiting: 4}}
 		},
 		Prices: p,
 	}

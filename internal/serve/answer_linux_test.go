@@ -90,7 +90,7 @@ func statusOn(t *testing.T, c net.Conn) (status int, h http.Header) {
 // memory, the next ones the rest, and whoever finds none is told when to ask again.
 func TestAnswersCounted(t *testing.T) {
 	const each, most = 4 << 20, 64 << 20
-	s, _, address := start(t, func(o *Options) {
+	s, _, address := start(t, func(o *parts) {
 		o.Service = &wide{newFake(), each / 4}
 		o.Config.Limits.Body, o.Config.Limits.Bodies, o.Config.Limits.WriteTime = 1<<20, most, Duration(10*patience)
 	})
@@ -151,7 +151,7 @@ func TestAnswersCounted(t *testing.T) {
 
 // Over gRPC the same holds, before anything is computed.
 func TestGRPCAnswersCounted(t *testing.T) {
-	s, _, _ := start(t, func(o *Options) {
+	s, _, _ := start(t, func(o *parts) {
 		o.Service = &wide{newFake(), 1 << 20}
 		o.Config.Limits.Body, o.Config.Limits.Bodies = 1<<20, 16<<20
 	})
@@ -181,7 +181,7 @@ func TestGRPCAnswersCounted(t *testing.T) {
 // Whatever else is long counts while it is written, and a part is never taken for the whole.
 func TestLongAnswers(t *testing.T) {
 	long := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
-	h, _, s := handlerOf(t, func(o *Options) {
+	h, _, s := handlerOf(t, func(o *parts) {
 		o.Config.Limits.Body, o.Config.Limits.Bodies = 1<<20, 4<<20
 		o.Dashboard = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("ETag", `"x"`)
@@ -225,7 +225,7 @@ func TestSlowReadersServer(t *testing.T) {
 	if os.Getenv(slowEnv) == "" {
 		return
 	}
-	s, _, address := start(t, func(o *Options) {
+	s, _, address := start(t, func(o *parts) {
 		o.Service = &wide{newFake(), 1 << 18}
 		o.Config.Limits.Bodies, o.Config.Limits.Body, o.Config.Limits.WriteTime = slowBodies, 8<<20, Duration(10*patience)
 	})

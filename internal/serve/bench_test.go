@@ -82,7 +82,7 @@ func BenchmarkInfer(b *testing.B) {
 	out := api.NewTensor("output", make([]float32, 10), 1, 10)
 	service := &still{newFake(), infer.Response{Model: "double", Version: "1", Batch: 1, Device: "cpu:0",
 		Outputs: []infer.Tensor{{Name: out.Name, Type: infer.FP32, Shape: out.Shape, Data: out.Data}}}}
-	h, _, _ := handlerOf(b, func(o *Options) { o.Service = service })
+	h, _, _ := handlerOf(b, func(o *parts) { o.Service = service })
 	for name, q := range inferBodies(b) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

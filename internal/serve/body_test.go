@@ -16,7 +16,7 @@ import (
 // next to nothing of the memory for bodies.
 func TestSlowBodies(t *testing.T) {
 	const slow = 16
-	s, _, address := start(t, func(o *Options) {
+	s, _, address := start(t, func(o *parts) {
 		o.Config.Limits.Body, o.Config.Limits.Bodies = 1<<20, 2<<20
 		o.Config.Limits.ReadTime = Duration(patience)
 	})
@@ -51,7 +51,7 @@ func TestSlowBodies(t *testing.T) {
 
 // Bodies of any length arrive as they are, and all memory is given back.
 func TestBodyLengths(t *testing.T) {
-	_, _, s := handlerOf(t, func(o *Options) { o.Config.Limits.Body, o.Config.Limits.Bodies = 1<<20, 1<<21 })
+	_, _, s := handlerOf(t, func(o *parts) { o.Config.Limits.Body, o.Config.Limits.Bodies = 1<<20, 1<<21 })
 	for _, n := range []int{0, 1, firstBytes - 1, firstBytes, firstBytes + 1, firstBytes + 2, 4*firstBytes + 1, 300_000, 1<<20 - 1, 1 << 20} {
 		text := strings.Repeat("abcdefg", n/7+1)[:n]
 		for _, length := range []int64{int64(n), -1} {
@@ -69,7 +69,7 @@ func TestBodyLengths(t *testing.T) {
 
 // One client has half of the memory for bodies, so that it cannot keep others out.
 func TestBodiesOfOne(t *testing.T) {
-	h, f, s := handlerOf(t, func(o *Options) { o.Config.Limits.Body, o.Config.Limits.Bodies = 2000, 4000 })
+	h, f, s := handlerOf(t, func(o *parts) { o.Config.Limits.Body, o.Config.Limits.Bodies = 2000, 4000 })
 	index := `{"ready":` + strings.Repeat(" ", 1950) + `true}`
 	f.before = func(context.Context, *infer.Request) error {
 		for ip, want := range map[string]int{"127.0.0.1": 503, "127.0.0.2": 200} {
@@ -90,7 +90,7 @@ func TestBodiesOfOne(t *testing.T) {
 
 // Numbers take more memory than their text may have, and count too.
 func TestTensorsHeld(t *testing.T) {
-	h, f, s := handlerOf(t, func(o *Options) { o.Config.Limits.Body, o.Config.Limits.Bodies = 4000, 12000 })
+	h, f, s := handlerOf(t, func(o *parts) { o.Config.Limits.Body, o.Config.Limits.Bodies = 4000, 12000 })
 	ones := strings.TrimSuffix(strings.Repeat("1,", 900), ",")
 	for kind, want := range map[string]int{"FP32": 200, "FP64": 413} { // of 1800 bytes of text: 3600, and 7200
 		f.before = func(_ context.Context, r *infer.Request) error {

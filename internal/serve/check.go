@@ -1,18 +1,47 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/safefile"
 )
 
-// CheckState errs if a server could not keep jobs in a folder. It makes nothing: where the folder is not there, it looks
+// Check errs at what a server would refuse before it listens: files that the configuration names, the folders of models
+// and of jobs, and devices, which o.Open opens, or weft.Open. It makes and keeps nothing, and models are put on no device.
+func Check(ctx context.Context, c Config, o Options) error {
+	if _, err := newServer(parts{Config: c, Service: &infer.Service{}}); err != nil {
+		return err
+	}
+	if err := checkState(c.State); err != nil {
+		return err
+	}
+	if _, err := infer.Names(c.Models); err != nil { // before devices are opened, which takes time
+		return err
+	}
+	if o.Open == nil {
+		o.Open = weft.Open
+	}
+	rt, _, err := c.Open(ctx, func(ctx context.Context, r weft.Options) (*weft.Runtime, error) {
+		r.Socket, r.CacheDir, r.NoCalibrate, r.Checkpoint = "", "off", true, weft.Checkpoint{}
+		return o.Open(ctx, r)
+	})
+	if err != nil {
+		return err
+	}
+	defer rt.Close()
+	return infer.Check(ctx, rt, c.infer(o.Log))
+}
+
+// checkState errs if a server could not keep jobs in a folder. It makes nothing: where the folder is not there, it looks
 // at the one that it would be made in. Whether a server has the folder now is not looked at.
-func CheckState(dir string) error {
+func checkState(dir string) error {
 	if dir == "" {
 		return nil
 	}

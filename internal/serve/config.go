@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/otlp"
 	"github.com/weft-run/weft/internal/safefile"
@@ -26,8 +27,8 @@ import (
 // Config is the content of a server's configuration file. DefaultConfig has the values without one.
 // docs/SERVE.md describes every key.
 type Config struct {
-	Listen   string            `yaml:"listen"`
-	GRPC     string            `yaml:"grpc"` // "" is by Listen, see grpcAddress
+	Listen   string            `yaml:"listen"` // "" listens nowhere, see Server.Handler; a file cannot say so
+	GRPC     string            `yaml:"grpc"`   // "" is by Listen, see grpcAddress
 	Profile  string            `yaml:"profile"`
 	Models   string            `yaml:"models"` // folder; "" serves the built-in reservoir
 	TLS      TLS               `yaml:"tls"`
@@ -277,7 +278,7 @@ func (c *Config) reachable() error {
 	switch {
 	case network != "tcp" && rpcNetwork != "tcp" && c.TLS.Cert != "":
 		return mistaken("tls", "a Unix socket has none; leave it out")
-	case rpcNetwork == network && rpcAddress == address && !strings.HasSuffix(address, ":0"):
+	case network != "" && rpcNetwork == network && rpcAddress == address && !strings.HasSuffix(address, ":0"):
 		return mistaken("grpc", "%s is where listen is; choose another address, or none", c.GRPC)
 	case c.SharedMemory && runtime.GOOS != "linux":
 		return mistaken("shared_memory", "it is there on Linux alone; leave it out")
@@ -293,9 +294,9 @@ func (c *Config) reachable() error {
 // that hangs while it is idle is found before most requests would, for 0.1 % of a core.
 const probeInterval = time.Second
 
-// Options are the options of the runtime that the server runs on.
+// Options are the options of the runtime that the server runs on, with the kernels of all workloads.
 func (c *Config) Options() (weft.Options, error) {
-	var o weft.Options
+	o := weft.Options{Funcs: catalog.Funcs()}
 	for _, k := range weft.Keys() { // in one order, so that errors do not depend on a map's
 		v, ok := c.Runtime[k.Name]
 		if !ok {
@@ -340,14 +341,14 @@ const hangTimeout = 2 * time.Second
 // after three losses within seconds is missed for longer than it takes to start a worker.
 var ladder = strings.Repeat("standby, restart, ", 7) + "reopen"
 
-// Open opens the runtime that the server runs on, with open. Where the system does not permit
+// Open opens the runtime that the server runs on, with open, which may be weft.Open. Where the system does not permit
 // what a profile wishes for, it is left out of the configuration too, and note says so.
 func (c *Config) Open(ctx context.Context, open func(context.Context, weft.Options) (*weft.Runtime, error)) (rt *weft.Runtime, note string, err error) {
 	o, err := c.Options()
 	if err != nil {
 		return nil, "", err
 	}
-	o.Checkpoint = c.Checkpoint()
+	o.Checkpoint = c.checkpoint()
 	rt, err = open(ctx, o)
 	wishes := c.wishes()
 	if err = c.heldByAnother(err); err == nil || len(wishes) == 0 || ctx.Err() != nil {
@@ -359,7 +360,7 @@ func (c *Config) Open(ctx context.Context, open func(context.Context, weft.Optio
 		delete(without.Runtime, k)
 	}
 	if o, again := without.Options(); again == nil {
-		o.Checkpoint = c.Checkpoint()
+		o.Checkpoint = c.checkpoint()
 		if rt, again := open(ctx, o); again == nil {
 			c.Runtime = without.Runtime
 			return rt, fmt.Sprintf("Profile %s goes without %s: %v.", c.Profile, strings.Join(wishes, ", "), err), nil
@@ -368,8 +369,8 @@ func (c *Config) Open(ctx context.Context, open func(context.Context, weft.Optio
 	return nil, "", err
 }
 
-// Infer are the options of the service that answers the server's predictions.
-func (c *Config) Infer(log *slog.Logger) infer.Options {
+// infer are the options of the service that answers the server's predictions.
+func (c *Config) infer(log *slog.Logger) infer.Options {
 	return infer.Options{
 		Folder: c.Models, Deadline: time.Duration(c.Batch.Deadline), MaxWaiting: c.Batch.Queue,
 		MaxBatch: c.Batch.Size, MaxWait: time.Duration(c.Batch.Wait), Depth: c.Batch.Depth, Log: log,
@@ -386,8 +387,12 @@ func known(name string) bool {
 	return false
 }
 
-// address returns the address to listen at: the network (tcp or unix) and the address there.
+// address returns the address to listen at: the network (tcp or unix) and the address there; network is "" if there is
+// none.
 func (c *Config) address() (network, address string, err error) {
+	if c.Listen == "" {
+		return "", "", nil
+	}
 	return parseAddress("listen", c.Listen)
 }
 

@@ -339,7 +339,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 	old.SetUnlinkOnClose(false)
 	old.Close()
-	s, _, address := start(t, func(o *Options) { o.Config.Listen = "unix:" + path })
+	s, _, address := start(t, func(o *parts) { o.Config.Listen = "unix:" + path })
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
@@ -354,7 +354,7 @@ func TestUnixSocket(t *testing.T) {
 	if m, err := c.Server(t.Context()); err != nil || m.Name != "weft" {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if err := s.Drain(context.Background()); err != nil {
+	if err := s.drain(context.Background()); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {

@@ -268,7 +268,7 @@ func (l *lossLog) Handle(_ context.Context, r slog.Record) error {
 func TestIdleAttack(t *testing.T) {
 	const places, idle, asks = 20, 200, 10
 	log := &lossLog{Handler: slog.NewTextHandler(io.Discard, nil)}
-	s, _, address := start(t, func(o *Options) {
+	s, _, address := start(t, func(o *parts) {
 		o.Log = slog.New(log)
 		o.Config.Tokens, o.Config.GRPC = tokenFile(t, secretToken), "127.0.0.1:0"
 		o.Config.Limits.Connections, o.Config.Limits.ReadTime = places, Duration(10*patience)

@@ -64,7 +64,7 @@ func raceEnabled() bool {
 // and new ones, and takes little memory for them. When they go it has all back.
 func TestCrowd(t *testing.T) {
 	idle := crowdSize(t)
-	s, _, address := start(t, func(o *Options) {
+	s, _, address := start(t, func(o *parts) {
 		l := &o.Config.Limits
 		l.ReadTime, l.WriteTime, l.IdleTime, l.Connections = Duration(10*patience), Duration(10*patience), Duration(10*patience), idle+1000
 	})

@@ -19,7 +19,7 @@ import (
 // mistakes are said in a line.
 func TestDevices(t *testing.T) {
 	rt := devices(t, "cpu/3")
-	_, _, address := start(t, func(o *Options) { o.Runtime = rt })
+	_, _, address := start(t, func(o *parts) { o.Runtime = rt })
 	c, err := api.NewClient(address, api.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestDevices(t *testing.T) {
 // What a client may do with devices is what its token lets it do, and bodies are read strictly.
 func TestDevicesGuarded(t *testing.T) {
 	rt := devices(t, "cpu/2")
-	h, _, s := handlerOf(t, func(o *Options) { o.Runtime = rt })
+	h, _, s := handlerOf(t, func(o *parts) { o.Runtime = rt })
 	name := rt.Devices()[0].Name
 	at := "/v1/devices/" + name
 	for _, c := range []struct {
@@ -140,7 +140,7 @@ func TestSlowDrain(t *testing.T) {
 	for end := time.Now().Add(patience); inside.Load() == 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	s, _, address := start(t, func(o *Options) { o.Runtime = rt })
+	s, _, address := start(t, func(o *parts) { o.Runtime = rt })
 	s.actionWait = 50 * time.Millisecond
 	w := ask(s.Handler(), "POST", "/v1/devices/"+name+"/drain", "")
 	var d api.Device

@@ -85,7 +85,7 @@ func TestEvents(t *testing.T) {
 
 // A reader that does not read is dropped, and holds up nobody.
 func TestSlowReader(t *testing.T) {
-	s, _, address := start(t, func(o *Options) { o.Config.Limits.WriteTime = Duration(100 * time.Millisecond) })
+	s, _, address := start(t, func(o *parts) { o.Config.Limits.WriteTime = Duration(100 * time.Millisecond) })
 	c, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestHubDrops(t *testing.T) {
 }
 
 func TestStreamLimit(t *testing.T) {
-	s, _, address := start(t, func(o *Options) { o.Config.Limits.Streams = 1 })
+	s, _, address := start(t, func(o *parts) { o.Config.Limits.Streams = 1 })
 	_, end := streamOf(t, address, "")
 	resp, err := http.Get(address + "/v1/events")
 	if err != nil {
@@ -153,7 +153,7 @@ func TestStreamLimit(t *testing.T) {
 // What happens to devices is told.
 func TestRelay(t *testing.T) {
 	rt := devices(t, "cpu/2")
-	_, _, address := start(t, func(o *Options) { o.Runtime = rt })
+	_, _, address := start(t, func(o *parts) { o.Runtime = rt })
 	c, err := api.NewClient(address, api.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -128,6 +128,10 @@ func (f *fake) Ready() error {
 	return f.notReady
 }
 
+func (f *fake) Stats() []infer.Stats { return nil }
+
+func (f *fake) Opening() bool { return false }
+
 func (f *fake) Close(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,28 +140,28 @@ func (f *fake) Close(context.Context) error {
 }
 
 // start starts a server with the fake, on a free port of loopback, changed as wanted.
-func start(t testing.TB, change func(o *Options)) (*Server, *fake, string) {
+func start(t testing.TB, change func(o *parts)) (*Server, *fake, string) {
 	t.Helper()
 	f := newFake()
-	o := Options{Config: DefaultConfig(), Service: f, Workloads: catalog.All(), Version: "test", Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	o := parts{Config: DefaultConfig(), Service: f, Version: "test", Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	o.Config.Listen = "127.0.0.1:0"
 	if change != nil {
 		change(&o)
 	}
-	s, err := New(o)
+	s, err := newServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Listen(); err != nil {
+	if err := s.take(); err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve() }()
+	go func() { served <- s.accept() }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if !s.draining.Load() {
-			if err := s.Drain(ctx); err != nil {
+			if err := s.drain(ctx); err != nil {
 				t.Error(err)
 			}
 		}
@@ -189,14 +193,14 @@ func ask(h http.Handler, method, path, body string, header ...string) *httptest.
 }
 
 // handlerOf is the handler of a server with the fake that does not listen.
-func handlerOf(t testing.TB, change func(o *Options)) (http.Handler, *fake, *Server) {
+func handlerOf(t testing.TB, change func(o *parts)) (http.Handler, *fake, *Server) {
 	t.Helper()
 	f := newFake()
-	o := Options{Config: DefaultConfig(), Service: f, Workloads: catalog.All(), Version: "test"}
+	o := parts{Config: DefaultConfig(), Service: f, Version: "test"}
 	if change != nil {
 		change(&o)
 	}
-	s, err := New(o)
+	s, err := newServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (s *Server) listenGRPC() error {
 	return nil
 }
 
-// GRPC returns the address at which the server answers gRPC, after Listen; "" if there is none.
+// GRPC returns the address at which the server answers gRPC, "" if there is none.
 func (s *Server) GRPC() string {
 	if s.grpcAt == nil {
 		return ""

@@ -260,7 +260,7 @@ func TestGRPCTrace(t *testing.T) {
 }
 
 func TestGRPCHealthWatch(t *testing.T) {
-	s, f, _ := start(t, func(o *Options) { o.Config.Limits.Streams = 1 })
+	s, f, _ := start(t, func(o *parts) { o.Config.Limits.Streams = 1 })
 	ctx, conn := dial(t, s)
 	h := healthpb.NewHealthClient(conn)
 	w, err := h.Watch(ctx, &healthpb.HealthCheckRequest{Service: "inference.GRPCInferenceService"})
@@ -290,7 +290,7 @@ func TestGRPCHealthWatch(t *testing.T) {
 	f.mu.Unlock()
 	next(healthpb.HealthCheckResponse_NOT_SERVING)
 	// The end of the server ends it, and its client may ask another.
-	if err := s.Drain(ctx); err != nil {
+	if err := s.drain(ctx); err != nil {
 		t.Error(err)
 	}
 	if _, err := w.Recv(); status.Code(err) != codes.Unavailable {
@@ -301,7 +301,7 @@ func TestGRPCHealthWatch(t *testing.T) {
 // A call under way has its answer before the server ends, and a connection that says nothing
 // does not hold it up.
 func TestGRPCDrain(t *testing.T) {
-	s, f, _ := start(t, func(o *Options) { o.Config.Limits.ReadTime = Duration(time.Hour) })
+	s, f, _ := start(t, func(o *parts) { o.Config.Limits.ReadTime = Duration(time.Hour) })
 	ctx, conn := dial(t, s)
 	c := oip.NewGRPCInferenceServiceClient(conn)
 	begun, proceed := make(chan struct{}), make(chan struct{})
@@ -330,7 +330,7 @@ func TestGRPCDrain(t *testing.T) {
 		}
 	}
 	drained := make(chan error, 1)
-	go func() { drained <- s.Drain(ctx) }()
+	go func() { drained <- s.drain(ctx) }()
 	_, _ = io.Copy(io.Discard, silent) // until it is closed, by whatever error
 	select {
 	case err := <-drained:
@@ -367,7 +367,7 @@ func TestGRPCCutOff(t *testing.T) {
 	<-begun
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := s.Drain(ended); err == nil || !strings.Contains(err.Error(), "cut off") {
+	if err := s.drain(ended); err == nil || !strings.Contains(err.Error(), "cut off") {
 		t.Errorf("%v", err)
 	}
 	if err := <-answered; status.Code(err) != codes.Unavailable {
@@ -377,7 +377,7 @@ func TestGRPCCutOff(t *testing.T) {
 
 func TestGRPCTLS(t *testing.T) {
 	cert, key := certificate(t, "weft.test")
-	s, _, _ := start(t, func(o *Options) {
+	s, _, _ := start(t, func(o *parts) {
 		o.Config.GRPC, o.Config.TLS, o.Config.Tokens = "0.0.0.0:0", TLS{cert, key}, tokenFile(t, secretToken)
 	})
 	if s.clients.rate != publicRate || !strings.HasPrefix(s.GRPC(), "grpcs://") {
@@ -400,7 +400,7 @@ func TestGRPCTLS(t *testing.T) {
 
 func TestGRPCUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "g")
-	s, f, _ := start(t, func(o *Options) { o.Config.GRPC = "unix:" + path })
+	s, f, _ := start(t, func(o *parts) { o.Config.GRPC = "unix:" + path })
 	ctx, conn := dial(t, s)
 	if _, err := oip.NewGRPCInferenceServiceClient(conn).ModelInfer(ctx, input("double", 1)); err != nil || f.asked(0).Client != "local" {
 		t.Errorf("%v", err)
@@ -421,11 +421,11 @@ func TestGRPCTaken(t *testing.T) {
 	c := DefaultConfig()
 	c.Listen, c.GRPC = free.Addr().String(), l.Addr().String()
 	free.Close()
-	s, err := New(Options{Config: c, Service: newFake()})
+	s, err := newServer(parts{Config: c, Service: newFake()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Listen(); err == nil || !strings.Contains(err.Error(), c.GRPC) || !strings.Contains(err.Error(), "--grpc") {
+	if err := s.take(); err == nil || !strings.Contains(err.Error(), c.GRPC) || !strings.Contains(err.Error(), "--grpc") {
 		t.Errorf("%v", err)
 	}
 	if again, err := net.Listen("tcp", c.Listen); err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 func TestGRPCTokens(t *testing.T) {
-	s, f, _ := start(t, func(o *Options) { o.Config.Tokens = tokenFile(t, "ann "+secretToken) })
+	s, f, _ := start(t, func(o *parts) { o.Config.Tokens = tokenFile(t, "ann "+secretToken) })
 	ctx, conn := dial(t, s)
 	c := oip.NewGRPCInferenceServiceClient(conn)
 	with := func(token string) context.Context {
@@ -57,7 +57,7 @@ func TestGRPCTokens(t *testing.T) {
 }
 
 func TestGRPCRate(t *testing.T) {
-	s, _, _ := start(t, func(o *Options) { o.Config.Limits.Rate = 0.001 }) // one, and one in 1000 s
+	s, _, _ := start(t, func(o *parts) { o.Config.Limits.Rate = 0.001 }) // one, and one in 1000 s
 	ctx, conn := dial(t, s)
 	c := oip.NewGRPCInferenceServiceClient(conn)
 	if _, err := c.ModelInfer(ctx, input("double", 1)); err != nil {
@@ -75,7 +75,7 @@ func TestGRPCRate(t *testing.T) {
 }
 
 func TestGRPCTooLarge(t *testing.T) {
-	s, _, _ := start(t, func(o *Options) { o.Config.Limits.Body, o.Config.Limits.Bodies = 4096, 20000 })
+	s, _, _ := start(t, func(o *parts) { o.Config.Limits.Body, o.Config.Limits.Bodies = 4096, 20000 })
 	ctx, conn := dial(t, s)
 	c := oip.NewGRPCInferenceServiceClient(conn)
 	if _, err := c.ModelInfer(ctx, input("double", make([]float32, 1100)...)); status.Code(err) != codes.ResourceExhausted {
@@ -95,7 +95,7 @@ func TestGRPCTooLarge(t *testing.T) {
 
 // A message that does not arrive, and one that waits behind it, end with the time for reading.
 func TestGRPCSlow(t *testing.T) {
-	s, _, _ := start(t, func(o *Options) {
+	s, _, _ := start(t, func(o *parts) {
 		o.Config.Limits.ReadTime = Duration(200 * time.Millisecond)
 		o.Config.Limits.Bodies = o.Config.Limits.Body // one at a time
 	})
@@ -128,7 +128,7 @@ func TestGRPCSlow(t *testing.T) {
 // also if the client takes what comes and opens no window for more.
 func TestGRPCSlowReader(t *testing.T) {
 	for _, patient := range []bool{false, true} {
-		s, _, _ := start(t, func(o *Options) {
+		s, _, _ := start(t, func(o *parts) {
 			if o.Config.Limits.WriteTime = Duration(time.Hour); !patient {
 				o.Config.Limits.WriteTime = Duration(100 * time.Millisecond)
 			}

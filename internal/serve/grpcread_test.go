@@ -25,7 +25,7 @@ import (
 // two are a server that knows ann and bob, and their contexts.
 func two(t *testing.T, change func(l *Limits)) (s *Server, f *fake, conn *grpc.ClientConn, ann, bob context.Context) {
 	const other = "fedcba9876543210fedcba9876543210"
-	s, f, _ = start(t, func(o *Options) {
+	s, f, _ = start(t, func(o *parts) {
 		o.Config.Tokens = tokenFile(t, "ann "+secretToken+"\nbob "+other)
 		change(&o.Config.Limits)
 	})
@@ -71,7 +71,7 @@ func TestGRPCPlacesOfOne(t *testing.T) {
 
 // Probes of a client that sends nothing are among what it has places for.
 func TestGRPCPlacesOfProbes(t *testing.T) {
-	s, _, _ := start(t, func(o *Options) {
+	s, _, _ := start(t, func(o *parts) {
 		o.Config.Limits.ReadTime, o.Config.Limits.Bodies = Duration(10*patience), 4*o.Config.Limits.Body
 	})
 	ctx, conn := dial(t, s)
@@ -117,7 +117,7 @@ func TestGRPCBodiesOfOne(t *testing.T) {
 
 // What a message becomes counts, and not what was sent of it.
 func TestGRPCDecoded(t *testing.T) {
-	s, f, _ := start(t, func(o *Options) { o.Config.Limits.Body, o.Config.Limits.Bodies = 1<<20, 4<<20 })
+	s, f, _ := start(t, func(o *parts) { o.Config.Limits.Body, o.Config.Limits.Bodies = 1<<20, 4<<20 })
 	ctx, conn := dial(t, s)
 	c := oip.NewGRPCInferenceServiceClient(conn)
 	for _, n := range []int{100_000, 200_000} { // 1.6 and 3.2 MB of 0.1 and 0.2
@@ -258,7 +258,7 @@ func TestGRPCStreamMessages(t *testing.T) {
 
 // A stream that sends nothing is ended, and leaves its place and its memory.
 func TestGRPCStreamLate(t *testing.T) {
-	s, _, _ := start(t, func(o *Options) { o.Config.Limits.ReadTime = Duration(50 * time.Millisecond) })
+	s, _, _ := start(t, func(o *parts) { o.Config.Limits.ReadTime = Duration(50 * time.Millisecond) })
 	ctx, conn := dial(t, s)
 	r, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
 	if err != nil {

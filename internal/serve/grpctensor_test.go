@@ -73,7 +73,7 @@ func words[T any](list ...T) []byte {
 // the same to the service, and the answers have the same elements.
 func TestSameByAll(t *testing.T) {
 	e := &echo{newFake(), make(chan []infer.Tensor, 1)}
-	s, _, address := start(t, func(o *Options) { o.Service = e })
+	s, _, address := start(t, func(o *parts) { o.Service = e })
 	ctx, conn := dial(t, s)
 	c := oip.NewGRPCInferenceServiceClient(conn)
 	for _, x := range samples {

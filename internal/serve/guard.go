@@ -374,7 +374,7 @@ func (s *Server) local(r *http.Request) error {
 	}
 	if origin := r.Header.Get("Origin"); origin != "" {
 		u, err := url.Parse(origin)
-		same := err == nil && strings.EqualFold(u.Host, r.Host) && u.Scheme == s.scheme()
+		same := err == nil && strings.EqualFold(u.Host, r.Host) && (u.Scheme == s.scheme() || r.TLS != nil && u.Scheme == "https")
 		if !same && !s.listed(origin) {
 			return failf(http.StatusForbidden, "pages of %s may not use this server; name it under origins in the configuration", quoted(origin))
 		}

@@ -32,7 +32,7 @@ import (
 
 // A page of another site, or one whose name was made to stand for this machine, is refused.
 func TestForeignPage(t *testing.T) {
-	h, f, _ := handlerOf(t, func(o *Options) {
+	h, f, _ := handlerOf(t, func(o *parts) {
 		o.Config.Hosts, o.Config.Origins = []string{"Weft.example.org"}, []string{"https://tools.example.org"}
 	})
 	for _, c := range []struct {
@@ -134,7 +134,7 @@ func tokenFile(t *testing.T, text string) string {
 
 func TestTokens(t *testing.T) {
 	path := tokenFile(t, "# of the team\nann "+secretToken+"\n\n0123456789abcdef0123\n")
-	h, f, s := handlerOf(t, func(o *Options) { o.Config.Tokens = path })
+	h, f, s := handlerOf(t, func(o *parts) { o.Config.Tokens = path })
 	basic := func(p string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+p)) }
 	for header, status := range map[string]int{
 		"": 401, "Bearer": 401, "Bearer wrong": 401, "Bearer " + secretToken + "x": 401, "Bearer " + secretToken[1:]: 401, "Digest " + secretToken: 401,
@@ -194,7 +194,7 @@ func TestSecretFiles(t *testing.T) {
 		if err := os.Chmod(file, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := New(Options{Config: c, Service: newFake()}); err == nil || !strings.Contains(err.Error(), "0644") {
+		if _, err := newServer(parts{Config: c, Service: newFake()}); err == nil || !strings.Contains(err.Error(), "0644") {
 			t.Errorf("%s with mode 0644: %v", file, err)
 		}
 		if err := os.Chmod(file, 0o600); err != nil {
@@ -211,7 +211,7 @@ func TestSecretFiles(t *testing.T) {
 // With a certificate and tokens any address is served, by TLS alone.
 func TestTLS(t *testing.T) {
 	cert, key := certificate(t, "weft.test")
-	s, _, address := start(t, func(o *Options) {
+	s, _, address := start(t, func(o *parts) {
 		o.Config.Listen, o.Config.TLS, o.Config.Tokens = "0.0.0.0:0", TLS{cert, key}, tokenFile(t, secretToken)
 	})
 	if s.clients.rate != publicRate {
@@ -250,7 +250,7 @@ func TestTLS(t *testing.T) {
 
 // Requests that are too large are refused, whether they say so or not.
 func TestTooLarge(t *testing.T) {
-	_, _, address := start(t, func(o *Options) { o.Config.Limits.Body, o.Config.Limits.Bodies = 2000, 3000 })
+	_, _, address := start(t, func(o *parts) { o.Config.Limits.Body, o.Config.Limits.Bodies = 2000, 3000 })
 	big := strings.Replace(doubled, "2.5", "2."+strings.Repeat("5", 3000), 1)
 	for _, body := range []io.Reader{strings.NewReader(big), io.MultiReader(strings.NewReader(big))} {
 		resp, err := http.Post(address+"/v2/models/double/infer", "application/json", body)
@@ -262,7 +262,7 @@ func TestTooLarge(t *testing.T) {
 		}
 	}
 	// Of several at a time, what is beyond the limit of all waits outside.
-	h, f, s := handlerOf(t, func(o *Options) { o.Config.Limits.Body, o.Config.Limits.Bodies = 2000, 2000 })
+	h, f, s := handlerOf(t, func(o *parts) { o.Config.Limits.Body, o.Config.Limits.Bodies = 2000, 2000 })
 	f.before = func(context.Context, *infer.Request) error {
 		if w := ask(h, "POST", "/v2/repository/index", `{"ready":`+strings.Repeat(" ", 1990)+`true}`); w.Code != 413 || w.Header().Get("Connection") != "close" {
 			t.Errorf("status %d, connection %q: %s", w.Code, w.Header().Get("Connection"), w.Body)
@@ -293,7 +293,7 @@ func TestTooLarge(t *testing.T) {
 // A client that sends its body slowly is answered after a time, and one that sends no
 // request is cut off.
 func TestSlowClient(t *testing.T) {
-	_, _, server := start(t, func(o *Options) { o.Config.Limits.ReadTime = Duration(time.Second) })
+	_, _, server := start(t, func(o *parts) { o.Config.Limits.ReadTime = Duration(time.Second) })
 	var all sync.WaitGroup
 	for text, status := range map[string]string{
 		"POST /v2/models/double/infer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{": "408",
@@ -324,7 +324,7 @@ func TestSlowClient(t *testing.T) {
 // Idle connections take nothing from others, and are closed. Their number has a limit.
 func TestIdleConnections(t *testing.T) {
 	const many = 500
-	s, _, address := start(t, func(o *Options) {
+	s, _, address := start(t, func(o *parts) {
 		o.Config.Limits.Connections = many + 10
 		o.Config.Limits.ReadTime = Duration(patience)
 	})
@@ -369,7 +369,7 @@ func TestIdleConnections(t *testing.T) {
 
 // A client has so many requests a second, and so many at a time, whatever others do.
 func TestRate(t *testing.T) {
-	h, f, s := handlerOf(t, func(o *Options) { o.Config.Limits.Rate, o.Config.Limits.Concurrent = 2, 2 })
+	h, f, s := handlerOf(t, func(o *parts) { o.Config.Limits.Rate, o.Config.Limits.Concurrent = 2, 2 })
 	at := time.Now()
 	s.clients.now = func() time.Time { return at }
 	from := func(ip string) int {
@@ -500,7 +500,7 @@ func TestSmuggling(t *testing.T) {
 
 // What is asked of the server as a whole passes the guard too.
 func TestOptionsOfAll(t *testing.T) {
-	_, _, address := start(t, func(o *Options) { o.Config.Tokens = tokenFile(t, secretToken) })
+	_, _, address := start(t, func(o *parts) { o.Config.Tokens = tokenFile(t, secretToken) })
 	for header, status := range map[string]int{
 		"Host: localhost\r\n": 401, "Host: evil.example\r\nAuthorization: Bearer " + secretToken + "\r\n": 403,
 		"Host: localhost\r\nAuthorization: Bearer " + secretToken + "\r\n": 204,

@@ -50,7 +50,7 @@ var foldConfig = fold.Config{Steps: 440, Every: 20, Replicas: 9, Low: 0.6, High:
 // as weft run fold does it; also where the structure came as a text.
 func TestJobFold(t *testing.T) {
 	rt := foldDevices(t)
-	h, _, _ := handlerOf(t, func(o *Options) { o.Runtime = rt })
+	h, _, _ := handlerOf(t, func(o *parts) { o.Runtime = rt })
 	c := foldConfig
 	c.Structure = "BPTI"
 	r, err := fold.New(c)
@@ -117,7 +117,7 @@ func TestJobFold(t *testing.T) {
 // What weft run fold refuses before it computes anything is refused when the job is submitted, in the same words.
 func TestJobFoldRefused(t *testing.T) {
 	rt := foldDevices(t)
-	h, _, _ := handlerOf(t, func(o *Options) { o.Runtime = rt })
+	h, _, _ := handlerOf(t, func(o *parts) { o.Runtime = rt })
 	for _, c := range []struct{ parameters, text, want string }{
 		{`"temperature":"0"`, "", "--temperature 0: give a number above 0, or two as in 0.6-1.1"},
 		{`"temperature":"1-0.5"`, "", "they must grow"},
@@ -167,7 +167,7 @@ func TestJobFoldRefused(t *testing.T) {
 // A folding ends when it is cancelled, within a round that would take days.
 func TestJobFoldCancelled(t *testing.T) {
 	rt := foldDevices(t)
-	h, _, s := handlerOf(t, func(o *Options) { o.Runtime = rt })
+	h, _, s := handlerOf(t, func(o *parts) { o.Runtime = rt })
 	w := ask(h, "POST", "/v1/jobs", `{"workload":"fold","parameters":{"steps":1000000000,"frame":1000000000}}`)
 	var j api.Job
 	if err := json.Unmarshal(w.Body.Bytes(), &j); err != nil || w.Code != 201 {

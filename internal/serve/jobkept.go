@@ -31,8 +31,8 @@ const checkpointsFolder = "checkpoints"
 // computed again, and to keep it takes a hash of its input.
 var keepAfter = 20 * time.Second
 
-// Checkpoint says where the runtime of the server keeps jobs.
-func (c *Config) Checkpoint() weft.Checkpoint {
+// checkpoint says where the runtime of the server keeps jobs.
+func (c *Config) checkpoint() weft.Checkpoint {
 	if c.State == "" {
 		return weft.Checkpoint{}
 	}

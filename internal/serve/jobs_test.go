@@ -202,7 +202,7 @@ func devices(t *testing.T, which string) *weft.Runtime {
 // A job goes from submission to its result, over HTTP, by the client.
 func TestJob(t *testing.T) {
 	rt := devices(t, "cpu")
-	_, _, address := start(t, func(o *Options) {
+	_, _, address := start(t, func(o *parts) {
 		o.Runtime = rt
 		o.Open = func(ctx context.Context, which string) (*weft.Runtime, error) {
 			return weft.Open(ctx, weft.Options{Devices: which, NoCalibrate: true, CacheDir: "off", Funcs: allFuncs()})
@@ -335,7 +335,7 @@ func TestJobParameters(t *testing.T) {
 
 func TestJobRefused(t *testing.T) {
 	rt := devices(t, "cpu")
-	h, _, _ := handlerOf(t, func(o *Options) { o.Runtime = rt })
+	h, _, _ := handlerOf(t, func(o *parts) { o.Runtime = rt })
 	for body, want := range map[string]string{
 		`{"workload":"gem"}`: "gemm",
 		`{}`:                 "workload",
@@ -423,7 +423,7 @@ func TestDrain(t *testing.T) {
 		watching <- struct{}{}
 	}()
 	drained := make(chan error, 1)
-	go func() { drained <- s.Drain(context.Background()) }()
+	go func() { drained <- s.drain(context.Background()) }()
 	until(t, "it is not ready", func() bool { return s.ready() != nil })
 	until(t, "no more connections are taken", func() bool {
 		resp, err := http.Get(address + "/v2")
@@ -470,7 +470,7 @@ func TestDrainLimit(t *testing.T) {
 	<-begun
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Drain(ctx); err == nil || !strings.Contains(err.Error(), "cut off") {
+	if err := s.drain(ctx); err == nil || !strings.Contains(err.Error(), "cut off") {
 		t.Errorf("%v", err)
 	}
 	if err := <-answered; err == nil {

@@ -64,7 +64,7 @@ func ended(t *testing.T, h http.Handler, body string, code int) (j api.Job, r ap
 // result. Nobody is shown the text.
 func TestJobStructure(t *testing.T) {
 	rt, log := devices(t, "cpu"), &bytes.Buffer{}
-	h, _, s := handlerOf(t, func(o *Options) { o.Runtime, o.Log = rt, slog.New(slog.NewTextHandler(log, nil)) })
+	h, _, s := handlerOf(t, func(o *parts) { o.Runtime, o.Log = rt, slog.New(slog.NewTextHandler(log, nil)) })
 	file, err := os.ReadFile("../../workload/protein/testdata/1crn.pdb")
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestJobStructure(t *testing.T) {
 // No name of a file is one that a job may have, whether there is such a file or not.
 func TestJobStructureNames(t *testing.T) {
 	rt := devices(t, "cpu")
-	h, _, _ := handlerOf(t, func(o *Options) { o.Runtime = rt })
+	h, _, _ := handlerOf(t, func(o *parts) { o.Runtime = rt })
 	own := filepath.Join(t.TempDir(), "own.pdb")
 	if err := os.WriteFile(own, []byte(helixText(20, "")), 0o600); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestJobStructureNames(t *testing.T) {
 // the workload does not take.
 func TestJobStructureRefused(t *testing.T) {
 	rt := devices(t, "cpu")
-	h, _, s := handlerOf(t, func(o *Options) { o.Runtime = rt })
+	h, _, s := handlerOf(t, func(o *parts) { o.Runtime = rt })
 	atom := strings.SplitAfter(helixText(1, ""), "\n")[0]
 	for _, text := range []string{
 		" ", "no structure", "HEADER    A\n" + helixText(9, ""), atom + atom, strings.Repeat("x", 1<<17), "MODEL     1\n" + atom, "data_1\nloop_\n_atom_site.id\n", "\x1f\u008b",
@@ -216,7 +216,7 @@ func TestJobStructureFile(t *testing.T) {
 func TestJobStructureKept(t *testing.T) {
 	rt, dir := devices(t, "cpu"), filepath.Join(t.TempDir(), "state")
 	open := func() (http.Handler, *Server) {
-		h, _, s := handlerOf(t, func(o *Options) { o.Runtime, o.Config.State, o.Config.Listen = rt, dir, "127.0.0.1:0" })
+		h, _, s := handlerOf(t, func(o *parts) { o.Runtime, o.Config.State, o.Config.Listen = rt, dir, "127.0.0.1:0" })
 		if err := s.jobs.restore(dir, s.plan); err != nil {
 			t.Fatal(err)
 		}

@@ -44,20 +44,20 @@ func serveState(dir string) {
 	c.Listen, c.State, c.Jobs.Queue, c.Jobs.Keep = "unix:"+filepath.Join(dir, "s"), filepath.Join(dir, "state"), 1000, 1000
 	o := weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: allFuncs()}
 	if os.Getenv(keptState) != "" {
-		o.Checkpoint, keepAfter = c.Checkpoint(), 0
+		o.Checkpoint, keepAfter = c.checkpoint(), 0
 		holdKernels(dir, o.Checkpoint.Dir, o.Funcs)
 		o.Checkpoint.Every = 10 * time.Millisecond
 	}
 	rt, err := weft.Open(ctx, o)
 	fail(err)
-	s, err := New(Options{Config: c, Service: newFake(), Workloads: catalog.All(), Runtime: rt, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	s, err := newServer(parts{Config: c, Service: newFake(), Runtime: rt, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	fail(err)
-	fail(s.Listen())
-	go func() { fail(s.Serve()) }()
+	fail(s.take())
+	go func() { fail(s.accept()) }()
 	<-ctx.Done()
 	ended, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	fail(s.Drain(ended))
+	fail(s.drain(ended))
 	rt.Close()
 	os.Exit(0)
 }

@@ -12,19 +12,19 @@ import (
 
 // A server that is ended before it serves ends without an error.
 func TestDrainBeforeServe(t *testing.T) {
-	o := Options{Config: DefaultConfig(), Service: newFake()}
+	o := parts{Config: DefaultConfig(), Service: newFake()}
 	o.Config.Listen = "127.0.0.1:0"
-	s, err := New(o)
+	s, err := newServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Listen(); err != nil {
+	if err := s.take(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Drain(t.Context()); err != nil {
+	if err := s.drain(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := s.Serve(); err != nil {
+	if err := s.accept(); err != nil {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -39,7 +39,7 @@ func TestListenFails(t *testing.T) {
 	defer l.Close()
 	rt := devices(t, "cpu")
 	for _, taken := range []string{"address", "folder"} {
-		o := Options{Config: DefaultConfig(), Service: newFake(), Runtime: rt}
+		o := parts{Config: DefaultConfig(), Service: newFake(), Runtime: rt}
 		o.Config.Listen, o.Config.State = l.Addr().String(), filepath.Join(t.TempDir(), "state")
 		if taken == "folder" {
 			st, err := openState(o.Config.State)
@@ -48,11 +48,11 @@ func TestListenFails(t *testing.T) {
 			}
 			defer st.close()
 		}
-		s, err := New(o)
+		s, err := newServer(o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Listen(); err == nil || strings.Contains(err.Error(), "another server") != (taken == "folder") {
+		if err := s.take(); err == nil || strings.Contains(err.Error(), "another server") != (taken == "folder") {
 			t.Errorf("the %s is taken: %v", taken, err)
 		}
 		ended := make(chan struct{})
@@ -75,7 +75,7 @@ func TestListenFails(t *testing.T) {
 // is a line of the log.
 func TestFailedModel(t *testing.T) {
 	var log lines
-	h, f, _ := handlerOf(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	h, f, _ := handlerOf(t, func(o *parts) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	f.models["bad"] = infer.Failed
 	f.reason = "model.yaml: line 1: no kind"
 	for _, path := range []string{"/v2/models/bad", "/v2/models/bad/versions/1", "/v2/models/bad/ready"} {

@@ -55,8 +55,8 @@ func (s *Server) tlsConfig() *tls.Config {
 // secure reports whether connections of a network have TLS. A Unix socket has none.
 func (s *Server) secure(network string) bool { return network == "tcp" && s.config.TLS.Cert != "" }
 
-// Listen takes the state folder and the addresses. Connections wait from then on, until Serve.
-func (s *Server) Listen() error {
+// take takes the state folder and the addresses. Connections wait from then on, until accept.
+func (s *Server) take() error {
 	err := error(nil)
 	if s.config.State != "" {
 		err = s.jobs.restore(s.config.State, s.plan)
@@ -81,17 +81,19 @@ func (s *Server) bind() error {
 	if err != nil {
 		return err
 	}
-	l, err := s.listen(network, address)
-	if err != nil {
-		return err
-	}
-	if s.grpc != nil {
-		if err := s.listenGRPC(); err != nil {
-			_ = l.Close() // the first error says more
+	if network != "" {
+		if s.listener, err = s.listen(network, address); err != nil {
 			return err
 		}
 	}
-	s.listener = l
+	if s.grpc != nil {
+		if err := s.listenGRPC(); err != nil {
+			if s.listener != nil {
+				_ = s.listener.Close() // the first error says more
+			}
+			return err
+		}
+	}
 	if n := placesFor(s.limits.Connections, descriptors()); n < s.limits.Connections {
 		s.conns.limit(n)
 		s.log.Warn("fewer connections are taken than limits.connections says: raise the number of files that the process may open, by ulimit -n", "connections", n, "wanted", s.limits.Connections)
@@ -118,9 +120,9 @@ func (s *Server) listen(network, address string) (l net.Listener, err error) {
 	return &limited{Listener: l, all: s.conns}, nil
 }
 
-// URL returns the address of the server, after Listen.
+// URL returns the address of the server, "" if it listens nowhere.
 func (s *Server) URL() string {
-	if s.network == "unix" {
+	if s.listener == nil || s.network == "unix" {
 		return s.config.Listen
 	}
 	return s.scheme() + "://" + s.listener.Addr().String()

@@ -23,7 +23,7 @@ func startShared(t testing.TB) (*api.Client, *Server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s, _, address := start(t, func(o *Options) {
+	s, _, address := start(t, func(o *parts) {
 		o.Config.Listen, o.Config.SharedMemory = "unix:"+filepath.Join(dir, "s"), true
 	})
 	c, err := api.NewClient(address, api.Options{})
@@ -118,7 +118,7 @@ func TestSharedMemory(t *testing.T) {
 
 // Files that are not meant are not opened, and places that are not there are not read or written.
 func TestSharedMemoryRefused(t *testing.T) {
-	h, _, s := handlerOf(t, func(o *Options) {
+	h, _, s := handlerOf(t, func(o *parts) {
 		o.Config.Listen, o.Config.SharedMemory, o.Config.Limits.Body = "unix:/none", true, 1<<10
 	})
 	dir := filepath.Join(t.TempDir(), "shm")

@@ -55,7 +55,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	doc := description(t)
 	openapi3filter.RegisterBodyDecoder("text/event-stream", openapi3filter.PlainBodyDecoder)
 	rt := devices(t, "cpu")
-	s, _, address := start(t, func(o *Options) { o.Runtime, o.Proofs = rt, proofsOf(t, rt, o.Config) })
+	s, _, address := start(t, func(o *parts) { o.Runtime, o.Proofs = rt, &fakeProver{} })
 	id := ""
 	check := func(method, pattern, body string, want int) []byte {
 		t.Helper()

@@ -37,7 +37,7 @@ func mayRead(origin, method string, headers []string, w *httptest.ResponseRecord
 // A page of a listed origin uses the server as a program does; others do not.
 func TestOrigins(t *testing.T) {
 	const listed = "https://tools.example.org"
-	h, _, s := handlerOf(t, func(o *Options) {
+	h, _, s := handlerOf(t, func(o *parts) {
 		o.Config.Origins, o.Config.Tokens = []string{"https://other.example.org:8443", listed}, tokenFile(t, secretToken)
 	})
 	s.clients.rate, s.clients.burst = 1e-9, 3

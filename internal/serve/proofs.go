@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/prove"
 )
 
 // Proofs bound proofs.
@@ -27,11 +26,6 @@ type Proofs struct {
 	Concurrent  int      `yaml:"concurrent"`  // proofs at a time
 	Queue       int      `yaml:"queue"`       // requests for proofs that may wait, beside those at work
 	Time        Duration `yaml:"time"`        // for a proof, and of a request with the wait for it
-}
-
-// Limits are those of the service.
-func (p *Proofs) Limits() prove.Limits {
-	return prove.Limits{Constraints: p.Constraints, Concurrent: p.Concurrent, Queue: p.Queue, Time: time.Duration(p.Time)}
 }
 
 // proofRoutes are those of circuits and proofs.
@@ -48,7 +42,7 @@ func (s *Server) proofRoutes() []route {
 }
 
 // ofCircuit finds the circuit that a path names.
-func (s *Server) ofCircuit(h func(w http.ResponseWriter, r *http.Request, c prove.Circuit) error) handler {
+func (s *Server) ofCircuit(h func(w http.ResponseWriter, r *http.Request, c api.Circuit) error) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		name := r.PathValue("circuit")
 		if s.proofs == nil {
@@ -71,15 +65,15 @@ func unproved(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, prove.ErrNotFound):
+	case errors.Is(err, ErrNotFound):
 		status = http.StatusNotFound
-	case errors.Is(err, prove.ErrInvalid):
+	case errors.Is(err, ErrInvalid):
 		status = http.StatusBadRequest
-	case errors.Is(err, prove.ErrWitness):
+	case errors.Is(err, ErrWitness):
 		status = http.StatusUnprocessableEntity
-	case errors.Is(err, prove.ErrBusy):
+	case errors.Is(err, ErrBusy):
 		status, after = http.StatusServiceUnavailable, time.Second
-	case errors.Is(err, prove.ErrClosed):
+	case errors.Is(err, ErrClosed):
 		status, after = http.StatusServiceUnavailable, 5*time.Second
 	case errors.Is(err, context.DeadlineExceeded):
 		return failf(http.StatusGatewayTimeout, "no proof was made in time: send a longer timeout_ms, or raise proofs.time")
@@ -87,27 +81,21 @@ func unproved(err error) error {
 	return failure{status, after, err}
 }
 
-func describeCircuit(c prove.Circuit) api.Circuit {
-	return api.Circuit{Name: c.Name, Constraints: c.Constraints, Public: c.Public, Secret: c.Secret, ForTests: c.ForTests}
-}
-
 func (s *Server) listCircuits(w http.ResponseWriter, _ *http.Request) error {
 	out := []api.Circuit{}
 	if s.proofs != nil {
-		for _, c := range s.proofs.Circuits() {
-			out = append(out, describeCircuit(c))
-		}
+		out = append(out, s.proofs.Circuits()...)
 	}
 	s.answer(w, http.StatusOK, map[string][]api.Circuit{"circuits": out})
 	return nil
 }
 
-func (s *Server) getCircuit(w http.ResponseWriter, _ *http.Request, c prove.Circuit) error {
-	s.answer(w, http.StatusOK, describeCircuit(c))
+func (s *Server) getCircuit(w http.ResponseWriter, _ *http.Request, c api.Circuit) error {
+	s.answer(w, http.StatusOK, c)
 	return nil
 }
 
-func (s *Server) circuitKey(w http.ResponseWriter, _ *http.Request, c prove.Circuit) error {
+func (s *Server) circuitKey(w http.ResponseWriter, _ *http.Request, c api.Circuit) error {
 	key, err := s.proofs.Key(c.Name)
 	if err != nil {
 		return unproved(err)
@@ -127,9 +115,9 @@ const (
 
 // secretBody reads a body with witnesses, and reserves memory for reading one of them. When the caller
 // releases it, all memory that the body was in is cleared.
-func (s *Server) secretBody(w http.ResponseWriter, r *http.Request, c prove.Circuit) ([]byte, *hold, error) {
+func (s *Server) secretBody(w http.ResponseWriter, r *http.Request, c api.Circuit) ([]byte, *hold, error) {
 	if s.draining.Load() {
-		return nil, nil, unproved(prove.ErrClosed)
+		return nil, nil, unproved(ErrClosed)
 	}
 	h := s.hold(r.Context())
 	h.secret = true
@@ -148,7 +136,7 @@ func (s *Server) secretBody(w http.ResponseWriter, r *http.Request, c prove.Circ
 const maxTimeout = 24 * 60 * 60 * 1000
 
 // prove answers with a proof.
-func (s *Server) prove(w http.ResponseWriter, r *http.Request, c prove.Circuit) error {
+func (s *Server) prove(w http.ResponseWriter, r *http.Request, c api.Circuit) error {
 	ctx := r.Context()
 	arrived := time.Now()
 	body, held, err := s.secretBody(w, r, c)
@@ -188,22 +176,19 @@ func (s *Server) prove(w http.ResponseWriter, r *http.Request, c prove.Circuit) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ending, cancel)()
-	p, err := s.proofs.Prove(ctx, cmp.Or(clientOf(ctx), "?"), q)
+	p, err := q.Prove(ctx, cmp.Or(clientOf(ctx), "?"))
 	if errors.Is(err, context.Canceled) && s.ending.Err() != nil {
-		err = prove.ErrClosed
+		err = ErrClosed
 	}
 	if err != nil {
 		return unproved(err)
 	}
-	s.answer(w, http.StatusOK, api.Proof{
-		Circuit: c.Name, Proof: p.Proof, Public: p.Public, Constraints: c.Constraints, ForTests: c.ForTests,
-		Queued: p.Queued.Seconds(), Took: p.Took.Seconds(),
-	})
+	s.answer(w, http.StatusOK, p)
 	return nil
 }
 
 // verify answers whether a proof proves the circuit for public values.
-func (s *Server) verify(w http.ResponseWriter, r *http.Request, c prove.Circuit) error {
+func (s *Server) verify(w http.ResponseWriter, r *http.Request, c api.Circuit) error {
 	body, held, err := s.secretBody(w, r, c)
 	if err != nil {
 		return err
@@ -254,7 +239,7 @@ var errProofJob = failf(http.StatusBadRequest, "proofs are submitted to /v1/circ
 const publicBytes = 128
 
 // submitProofs begins a job that proves a list of witnesses.
-func (s *Server) submitProofs(w http.ResponseWriter, r *http.Request, c prove.Circuit) error {
+func (s *Server) submitProofs(w http.ResponseWriter, r *http.Request, c api.Circuit) error {
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > maxKey {
 		return badf("Idempotency-Key has more than %d bytes", maxKey)
@@ -281,7 +266,7 @@ func (s *Server) submitProofs(w http.ResponseWriter, r *http.Request, c prove.Ci
 		kept.release()
 		return err
 	}
-	var all []*prove.Statement
+	var all []Statement
 	forget := sync.OnceFunc(func() {
 		for _, q := range all {
 			q.Forget()
@@ -344,7 +329,7 @@ func (s *Server) readBatch(body []byte) (texts [][]byte, err error) {
 
 // proveAll returns what proves statements as a job, as many at a time as the server makes proofs. One
 // that fails leaves the others alone.
-func (s *Server) proveAll(c prove.Circuit, all []*prove.Statement) task {
+func (s *Server) proveAll(c api.Circuit, all []Statement) task {
 	return func(ctx context.Context, tell func(api.JobProgress)) (*api.JobResult, error) {
 		begun := time.Now()
 		out := &api.JobResult{
@@ -356,13 +341,13 @@ func (s *Server) proveAll(c prove.Circuit, all []*prove.Statement) task {
 		for range min(len(all), s.config.Proofs.Concurrent) {
 			workers.Go(func() {
 				for i := int(next.Add(1)) - 1; i < len(all) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-					p, err := s.proofs.Prove(ctx, "", all[i])
+					p, err := all[i].Prove(ctx, "")
 					all[i].Forget()
 					if err != nil {
 						out.Proofs[i].Error = err.Error()
 					} else {
 						well.Add(1)
-						out.Proofs[i] = api.JobProof{Proof: p.Proof, Public: p.Public, Took: p.Took.Seconds()}
+						out.Proofs[i] = api.JobProof{Proof: p.Proof, Public: p.Public, Took: p.Took}
 					}
 					n := int(done.Add(1))
 					left := time.Since(begun).Seconds() / float64(n) * float64(len(all)-n)

@@ -3,217 +3,157 @@ package serve
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/consensys/gnark-crypto/ecc/bn254/fr"
-	groth16 "github.com/consensys/gnark/backend/groth16/bn254"
-
-	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/experimental/driver"
-	scripted "github.com/weft-run/weft/internal/backend/fake"
-	"github.com/weft-run/weft/internal/prove"
-	"github.com/weft-run/weft/workload/zk"
 )
 
-// sumKeys are keys of a circuit called sum: two numbers of 64 bits and their sum.
-var sumKeys = sync.OnceValues(func() (prove.Keys, error) {
-	compiled, _, err := zk.Shipped(zk.Range, 130, 1)
-	if err != nil {
-		return nil, err
-	}
-	k, err := zk.Setup(context.Background(), compiled)
-	return prove.Keys{"sum": k}, err
-})
-
-// proofsOf is a service that proves sums.
-func proofsOf(t testing.TB, rt *weft.Runtime, c Config) *prove.Service {
-	t.Helper()
-	keys, err := sumKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := prove.New(rt, keys, c.Proofs.Limits())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+// fakeProver proves sums of two numbers without cryptography: a proof is the sum, as text.
+type fakeProver struct {
+	gate            chan struct{} // proofs wait for it, nil for none
+	running, proved atomic.Int64
+	read, forgotten atomic.Int64
+	closed          atomic.Bool
+	busy            error // of proofs, nil for none
 }
 
-const fiveAndSeven = `{"witness":{"Values":[5,"0x7"],"Sum":"12"}}`
+var sumCircuit = api.Circuit{Name: "sum", Constraints: 1, Public: 1, Secret: 2, ForTests: true}
 
-// values is a witness for a client.
-type values map[string]any
+func (f *fakeProver) Circuits() []api.Circuit { return []api.Circuit{sumCircuit} }
 
-// clientAt is a client of a server.
-func clientAt(t testing.TB, address string) *api.Client {
-	t.Helper()
-	c, err := api.NewClient(address, api.Options{})
-	if err != nil {
-		t.Fatal(err)
+func (f *fakeProver) Circuit(name string) (api.Circuit, error) {
+	if name != "sum" {
+		return api.Circuit{}, fmt.Errorf("%w %q; there is sum", ErrNotFound, name)
 	}
-	t.Cleanup(c.Close)
-	return c
+	return sumCircuit, nil
 }
 
-// gnarkAccepts has gnark read a key and a proof from their bytes, and verify.
-func gnarkAccepts(t testing.TB, key []byte, p api.Proof, public int) error {
-	t.Helper()
-	var vk groth16.VerifyingKey
-	var proof groth16.Proof
-	if _, err := vk.ReadFrom(bytes.NewReader(key)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := proof.ReadFrom(bytes.NewReader(p.Proof)); err != nil {
-		t.Fatal(err)
-	}
-	return groth16.Verify(&proof, &vk, fr.Vector{fr.NewElement(uint64(public))})
+func (f *fakeProver) Key(string) ([]byte, error) { return []byte("key"), nil }
+
+// fakeSum is a witness.
+type fakeSum struct {
+	f      *fakeProver
+	Values [2]int
+	Sum    int
 }
 
-// A proof comes back over HTTP, and gnark accepts it.
-func TestProve(t *testing.T) {
-	rt := devices(t, "cpu/2")
-	_, _, address := start(t, func(o *Options) { o.Runtime, o.Proofs = rt, proofsOf(t, rt, o.Config) })
-	c := clientAt(t, address)
-	all, err := c.Circuits(t.Context())
-	if err != nil || len(all) != 1 || all[0] != (api.Circuit{Name: "sum", Constraints: 131, Public: 1, Secret: 2, ForTests: true}) {
-		t.Fatalf("%+v %v", all, err)
+func (f *fakeProver) Read(_ string, witness []byte) (Statement, error) {
+	q := &fakeSum{f: f}
+	if err := json.Unmarshal(witness, q); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	p, err := c.Prove(t.Context(), "sum", values{"Values": []any{5, "0x7"}, "Sum": "12"}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Circuit != "sum" || p.Public["Sum"] != "12" || len(p.Public) != 1 || p.Constraints != 131 || !p.ForTests || p.Took <= 0 {
-		t.Errorf("%+v", p)
-	}
-	resp, err := http.Get(address + "/v1/circuits/sum/key")
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := gnarkAccepts(t, key, p, 12); err != nil {
-		t.Error(err)
-	}
-	if err := gnarkAccepts(t, key, p, 13); err == nil {
-		t.Error("gnark accepts it for another sum")
-	}
-	if v, err := c.Verify(t.Context(), p); err != nil || !v.Valid || v.Reason != "" {
-		t.Errorf("%+v %v", v, err)
-	}
-	p.Public["Sum"] = "13"
-	if v, err := c.Verify(t.Context(), p); err != nil || v.Valid || !strings.Contains(v.Reason, "does not prove") {
-		t.Errorf("%+v %v", v, err)
-	}
-	long := p
-	long.Proof = slices.Concat(p.Proof, make([]byte, 1<<10))
-	if v, err := c.Verify(t.Context(), long); err != nil || v.Valid || !strings.Contains(v.Reason, "are the most") {
-		t.Errorf("a long proof: %+v %v", v, err)
-	}
-	copy(p.Proof[128:], []byte{255, 255, 255, 255}) // commitments
-	if v, err := c.Verify(t.Context(), p); err != nil || v.Valid || !strings.Contains(v.Reason, "damaged") {
-		t.Errorf("a proof with billions of commitments: %+v %v", v, err)
-	}
-	p.Proof = p.Proof[:7]
-	if v, err := c.Verify(t.Context(), p); err != nil || v.Valid || v.Reason == "" {
-		t.Errorf("%+v %v", v, err)
-	}
+	f.read.Add(1)
+	return q, nil
 }
 
-// What is wrong with a request is said in a line, before devices work and without its values.
-func TestProveRefused(t *testing.T) {
-	rt := devices(t, "cpu")
-	h, _, s := handlerOf(t, func(o *Options) {
+func (q *fakeSum) Forget() { q.f.forgotten.Add(1) }
+
+func (q *fakeSum) Prove(ctx context.Context, _ string) (out api.Proof, err error) {
+	q.f.running.Add(1)
+	defer q.f.running.Add(-1)
+	if q.f.gate != nil {
+		select {
+		case <-q.f.gate:
+		case <-ctx.Done():
+			return out, ctx.Err()
+		}
+	}
+	if q.f.busy != nil {
+		return out, q.f.busy
+	}
+	if q.Values[0]+q.Values[1] != q.Sum {
+		return out, fmt.Errorf("%w: it does not satisfy the circuit", ErrWitness)
+	}
+	q.f.proved.Add(1)
+	sum := fmt.Sprint(q.Sum)
+	return api.Proof{Circuit: "sum", Proof: []byte(sum), Public: map[string]string{"Sum": sum}, Constraints: 1, ForTests: true, Took: 1}, nil
+}
+
+func (f *fakeProver) Verify(_ string, proof, public []byte) (refused, err error) {
+	var values struct{ Sum json.Number }
+	if err := json.Unmarshal(public, &values); err != nil {
+		return nil, fmt.Errorf("%w: public: %w", ErrInvalid, err)
+	}
+	if string(proof) != values.Sum.String() {
+		return errors.New("it is of another sum"), nil
+	}
+	return nil, nil
+}
+
+func (f *fakeProver) Stats() []ProofStats {
+	return []ProofStats{{Circuit: "sum", Proved: uint64(f.proved.Load())}}
+}
+
+func (f *fakeProver) Close(context.Context) error {
+	f.closed.Store(true)
+	return nil
+}
+
+const fiveAndSeven = `{"witness":{"Values":[5,7],"Sum":12}}`
+
+// Errors of a prover have a status each. Memory is given back, and witnesses are forgotten, whatever comes of a request.
+func TestProofStatuses(t *testing.T) {
+	f := &fakeProver{}
+	h, _, s := handlerOf(t, func(o *parts) {
 		o.Config.Proofs.Witness, o.Config.Proofs.Batch = 1<<20, 3
-		o.Runtime, o.Proofs = rt, proofsOf(t, rt, o.Config)
+		o.Proofs = f
 	})
-	before := rt.Metrics().Runs.Submitted
-	const order = "21888242871839275222246405745257275088548364400416034343698204186575808495617"
-	sum := func(text string) string { return `{"witness":{"Values":[5,424242],"Sum":` + text + `}}` }
 	for _, c := range []struct {
 		path, body string
+		busy       error
 		status     int
 		says       string
 	}{
-		{"prove", sum("12"), 422, "does not satisfy the circuit: constraint "},
-		{"prove", ``, 400, "JSON, byte 0"},
-		{"prove", `{}`, 400, "there is no witness"},
-		{"prove", `{"witness":null}`, 400, "must be a JSON object"},
-		{"prove", `{"witness":[424242]}`, 400, "must be a JSON object"},
-		{"prove", `{"witness":{"Values":[5,424242],"Sum":12}`, 400, "expected"},
-		{"prove", `{"Values":[5,424242],"Sum":12}`, 400, `no key "Values"; there is timeout_ms, witness`},
-		{"prove", sum("12") + "1", 400, "expected the end"},
-		{"prove", sum("NaN"), 400, "expected"},
-		{"prove", sum("-424242"), 400, "Sum must be a whole number from 0 on"},
-		{"prove", sum("424242.5"), 400, "Sum must be a whole number from 0 on"},
-		{"prove", sum("1e99"), 400, "Sum must be a whole number from 0 on"},
-		{"prove", sum(`"twelve"`), 400, "Sum must be a whole number from 0 on"},
-		{"prove", sum("true"), 400, "Sum must be a whole number from 0 on"},
-		{"prove", sum(order), 400, "Sum is not below the order of the group"},
-		{"prove", sum(`"` + order + `"`), 400, "Sum is not below the order of the group"},
-		{"prove", sum(strings.Repeat("9", 1<<19)), 400, "Sum must be a whole number below"},
-		{"prove", sum(`12,"Sum":12`), 400, "Sum has two values"},
-		{"prove", `{"witness":{},"witness":{}}`, 400, `key "witness" is there twice`},
-		{"prove", sum(`12,"Other":1`), 400, "a value for Other"},
-		{"prove", `{"witness":{"Values":[424242],"Sum":12}}`, 400, "no value for Values_1"},
-		{"prove", `{"witness":{"Values":[1,2,3],"Sum":12}}`, 400, "a value for Values_2"},
-		{"prove", `{"witness":{"Values":[` + strings.Repeat("0,", 1<<18) + `0],"Sum":1}}`, 400, "a value for Values_2"},
-		{"prove", `{"witness":` + strings.Repeat(`[`, 1<<18), 400, "nested more than 32 deep"},
-		{"prove", `{"witness":{"Values":` + strings.Repeat(`[`, 20) + strings.Repeat(`]`, 20) + `}}`, 400, "nested more than 16 deep"},
-		{"prove", `{"witness":"` + strings.Repeat("x", 1<<20) + `"}`, 413, "more than 1048576 bytes"},
-		{"prove", `{"witness":{},"timeout_ms":0}`, 400, "not a whole number from 1 to"},
-		{"verify", `{"public":{"Sum":1}}`, 400, `send {"proof"`},
-		{"verify", `{"proof":"%","public":{"Sum":1}}`, 400, "base64"},
-		{"verify", `{"proof":"","public":{"Sum":1,"Values":[1,2]}}`, 400, "public: zk: bad witness: it has a value for Values_0"},
-		{"jobs", `{"witnesses":[]}`, 400, "there are no witnesses"},
-		{"jobs", `{"witnesses":[{"Values":[5,424242],"Sum":12},{}]}`, 400, "witness 1: "},
-		{"jobs", `{"witnesses":[{},{},{},{}]}`, 400, "more than 3 witnesses"},
+		{"prove", fiveAndSeven, nil, 200, `"proof"`},
+		{"prove", `{"witness":{"Values":[5,7],"Sum":13}}`, nil, 422, "does not satisfy"},
+		{"prove", `{"witness":{"Values":5}}`, nil, 400, "bad request"},
+		{"prove", fiveAndSeven, fmt.Errorf("%w: 3 are the most", ErrBusy), 503, "3 are the most"},
+		{"prove", fiveAndSeven, ErrClosed, 503, "the server is ending"},
+		{"prove", fiveAndSeven, context.DeadlineExceeded, 504, "raise proofs.time"},
+		{"prove", fiveAndSeven, errors.New("a device burns"), 500, "burns"},
+		{"prove", `{}`, nil, 400, "there is no witness"},
+		{"prove", `{"witness":` + strings.Repeat(`[`, 1<<18), nil, 400, "nested more than 32 deep"},
+		{"prove", `{"witness":"` + strings.Repeat("x", 1<<20) + `"}`, nil, 413, "more than 1048576 bytes"},
+		{"verify", `{"proof":"MTI=","public":{"Sum":12}}`, nil, 200, `"valid":true`},
+		{"verify", `{"proof":"MTI=","public":{"Sum":13}}`, nil, 200, "another sum"},
+		{"verify", `{"proof":"%","public":{"Sum":1}}`, nil, 400, "base64"},
+		{"verify", `{"proof":"","public":[]}`, nil, 400, "public"},
+		{"jobs", `{"witnesses":[]}`, nil, 400, "there are no witnesses"},
+		{"jobs", `{"witnesses":[{"Values":[5,7],"Sum":12},{"Values":5}]}`, nil, 400, "witness 1: "},
+		{"jobs", `{"witnesses":[{},{},{},{}]}`, nil, 400, "more than 3 witnesses"},
 	} {
+		f.busy = c.busy
 		w := ask(h, "POST", "/v1/circuits/sum/"+c.path, c.body)
-		if said := saidError(t, w); w.Code != c.status || !strings.Contains(said, c.says) || strings.Contains(said, "424242") || len(said) > 400 {
-			t.Errorf("%s %.80s: status %d: %s", c.path, c.body, w.Code, said)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.says) || (w.Header().Get("Retry-After") != "") != (c.status == 503) {
+			t.Errorf("%s %.80s: status %d: %s", c.path, c.body, w.Code, w.Body)
+		}
+		if n := s.bodies.Load(); n != 0 {
+			t.Errorf("%s %.80s: %d bytes are held", c.path, c.body, n)
+		}
+		if f.read.Load() != f.forgotten.Load() {
+			t.Errorf("%s %.80s: of %d witnesses %d were forgotten", c.path, c.body, f.read.Load(), f.forgotten.Load())
 		}
 	}
-	for _, name := range []string{"product", "..", "%2e%2e%2fsum", strings.Repeat("x", 300)} {
-		if w := ask(h, "POST", "/v1/circuits/"+name+"/prove", fiveAndSeven); w.Code != 404 {
-			t.Errorf("circuit %.20s: status %d: %s", name, w.Code, w.Body)
-		}
-	}
-	if w := ask(h, "POST", "/v1/circuits/product/prove", fiveAndSeven); !strings.Contains(saidError(t, w), "there is sum") {
-		t.Error(w.Body)
-	}
-	if w := ask(h, "POST", "/v1/jobs", `{"workload":"prove","parameters":{"circuit":"sum"}}`); w.Code != 400 || !strings.Contains(saidError(t, w), "/v1/circuits/CIRCUIT/jobs") {
-		t.Error(w.Body)
-	}
-	if after := rt.Metrics().Runs.Submitted; after != before {
-		t.Errorf("devices were given %d runs", after-before)
-	}
-	if n := s.bodies.Load(); n != 0 {
-		t.Errorf("%d bytes are held", n)
+	if w := ask(h, "POST", "/v1/circuits/product/prove", fiveAndSeven); w.Code != 404 || !strings.Contains(saidError(t, w), "there is sum") {
+		t.Error(w.Code, w.Body)
 	}
 	s.draining.Store(true)
 	if w := ask(h, "POST", "/v1/circuits/sum/prove", fiveAndSeven); w.Code != 503 || w.Header().Get("Retry-After") == "" {
 		t.Errorf("while it ends: status %d: %s", w.Code, w.Body)
 	}
-	if err := s.proofs.Close(t.Context()); err != nil {
-		t.Error(err)
+	s.draining.Store(false)
+	if err := s.drain(t.Context()); err != nil || !f.closed.Load() {
+		t.Errorf("the prover was closed: %v, %v", f.closed.Load(), err)
 	}
 }
 
@@ -230,7 +170,7 @@ func TestProveNotAllowed(t *testing.T) {
 	if err := os.WriteFile(file, []byte("ann 0123456789abcdef\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h, _, _ = handlerOf(t, func(o *Options) { o.Config.Tokens = file })
+	h, _, _ = handlerOf(t, func(o *parts) { o.Config.Tokens = file })
 	for _, path := range []string{"/v1/circuits/sum/prove", "/v1/circuits/sum/verify", "/v1/circuits/sum/jobs"} {
 		if w := ask(h, "POST", path, fiveAndSeven); w.Code != 401 {
 			t.Errorf("%s: status %d", path, w.Code)
@@ -238,93 +178,10 @@ func TestProveNotAllowed(t *testing.T) {
 	}
 }
 
-// gatedDevice opens a device whose sums of points wait for gate, and counts those that have begun.
-func gatedDevice(t *testing.T, gate <-chan struct{}) (*weft.Runtime, *atomic.Int64) {
-	t.Helper()
-	var begun atomic.Int64
-	funcs := allFuncs()
-	sum := funcs["msm.g1"]
-	funcs["msm.g1"] = func(c *weft.Call, lo, hi int) {
-		begun.Add(1)
-		<-gate
-		sum(c, lo, hi)
-	}
-	rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: funcs})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { rt.Close() })
-	return rt, &begun
-}
-
-// Proofs at the same time are made, whatever becomes of others: one whose client goes away, one whose
-// time is over, one too many.
-func TestProveTogether(t *testing.T) {
-	gate := make(chan struct{})
-	rt, begun := gatedDevice(t, gate)
-	var service *prove.Service
-	_, _, address := start(t, func(o *Options) {
-		o.Config.Proofs.Concurrent, o.Config.Proofs.Queue = 2, 4
-		service = proofsOf(t, rt, o.Config)
-		o.Runtime, o.Proofs = rt, service
-	})
-	c := clientAt(t, address)
-	stats := func() prove.Stats { return service.Stats()[0] }
-	var wait sync.WaitGroup
-	ask := func(ctx context.Context, x int, timeout time.Duration, check func(api.Proof, error)) {
-		wait.Go(func() {
-			check(c.Prove(ctx, "sum", values{"Values": []int{x, 1}, "Sum": x + 1}, timeout))
-		})
-	}
-	well := func(x int) func(api.Proof, error) {
-		return func(p api.Proof, err error) {
-			if err != nil || p.Public["Sum"] != fmt.Sprint(x+1) {
-				t.Errorf("proof %d: %v %v", x, p.Public, err)
-			}
-		}
-	}
-	ask(t.Context(), 1, 0, well(1))
-	until(t, "a proof on the device", func() bool { return begun.Load() > 0 })
-	gone, leave := context.WithCancel(t.Context())
-	ask(gone, 2, 0, func(_ api.Proof, err error) {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("its client left: %v", err)
-		}
-	})
-	until(t, "two proofs", func() bool { return stats().Running == 2 })
-	// One client has no more than half of the places.
-	ask(t.Context(), 3, 0, well(3))
-	until(t, "a proof that waits", func() bool { return stats().Waiting == 1 })
-	_, err := c.Prove(t.Context(), "sum", values{"Values": []int{1, 1}, "Sum": 2}, time.Millisecond)
-	var e *api.Error
-	if !errors.As(err, &e) || e.Status != 503 || !strings.Contains(err.Error(), "are yours") {
-		t.Errorf("one too many: %v", err)
-	}
-	leave()
-	until(t, "the place of a client that left", func() bool { return stats().Failed == 1 && stats().Waiting == 0 })
-	ask(t.Context(), 4, time.Millisecond, func(_ api.Proof, err error) {
-		if !errors.As(err, &e) || e.Status != 504 {
-			t.Errorf("after its time: %v", err)
-		}
-	})
-	until(t, "the end of its time", func() bool { return stats().Failed == 2 })
-	close(gate)
-	wait.Wait()
-	if s := stats(); s.Proved != 2 || s.Running != 0 || s.Waiting != 0 {
-		t.Errorf("%+v", s)
-	}
-}
-
-// Proofs that the end of the server cuts off, under way and waiting, have an answer that says so.
+// Proofs that the end of the server cuts off have an answer that says so.
 func TestProveCutOff(t *testing.T) {
-	gate := make(chan struct{})
-	rt, begun := gatedDevice(t, gate)
-	var service *prove.Service
-	s, _, address := start(t, func(o *Options) {
-		o.Config.Proofs.Concurrent = 1
-		service = proofsOf(t, rt, o.Config)
-		o.Runtime, o.Proofs = rt, service
-	})
+	f := &fakeProver{gate: make(chan struct{})}
+	s, _, address := start(t, func(o *parts) { o.Proofs = f })
 	c, err := api.NewClient(address, api.Options{Attempts: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -333,16 +190,16 @@ func TestProveCutOff(t *testing.T) {
 	answers := make(chan error, 2)
 	for range 2 {
 		go func() {
-			_, err := c.Prove(t.Context(), "sum", values{"Values": []int{5, 7}, "Sum": 12}, 0)
+			_, err := c.Prove(t.Context(), "sum", map[string]any{"Values": []int{5, 7}, "Sum": 12}, 0)
 			answers <- err
 		}()
 	}
-	until(t, "a proof on the device and one that waits", func() bool { return begun.Load() > 0 && service.Stats()[0].Waiting == 1 })
+	until(t, "two proofs under way", func() bool { return f.running.Load() == 2 })
 	ended := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*patience)
 		defer cancel()
-		ended <- s.Drain(ctx)
+		ended <- s.drain(ctx)
 	}()
 	until(t, "the end to begin", s.draining.Load)
 	s.cutOff()
@@ -352,7 +209,6 @@ func TestProveCutOff(t *testing.T) {
 			t.Errorf("a proof that was cut off: %v", err)
 		}
 	}
-	close(gate)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
@@ -361,112 +217,6 @@ func TestProveCutOff(t *testing.T) {
 			t.Errorf("of %v proofs are cut off after %v, want %v", left, got, want)
 		}
 	}
-}
-
-// A proof that loses a device is made all the same.
-func TestProveLostDevice(t *testing.T) {
-	o, err := scripted.Parse(`devices 2; memory 67108864; lose kernel "msm.g1" times 1`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Funcs = allFuncs()
-	drv, err := scripted.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rt, err := weft.Open(t.Context(), weft.Options{Drivers: []driver.Driver{drv}, NoCalibrate: true, CacheDir: "off", Funcs: allFuncs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { rt.Close() })
-	_, _, address := start(t, func(o *Options) { o.Runtime, o.Proofs = rt, proofsOf(t, rt, o.Config) })
-	c := clientAt(t, address)
-	p, err := c.Prove(t.Context(), "sum", values{"Values": []int{5, 7}, "Sum": 12}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v, err := c.Verify(t.Context(), p); err != nil || !v.Valid {
-		t.Errorf("%+v %v", v, err)
-	}
-	if rt.Metrics().Losses == 0 {
-		t.Error("no device was lost")
-	}
-}
-
-// A list of witnesses is proved as a job. Neither the log nor the state folder has them.
-func TestProveJob(t *testing.T) {
-	rt := devices(t, "cpu/2")
-	dir := t.TempDir()
-	var log bytes.Buffer
-	s, _, address := start(t, func(o *Options) {
-		o.Config.State = dir
-		o.Log = slog.New(slog.NewTextHandler(&lockedWriter{w: &log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		o.Runtime, o.Proofs = rt, proofsOf(t, rt, o.Config)
-	})
-	c := clientAt(t, address)
-	const secret = 7777777777777
-	j, err := c.ProveAll(t.Context(), "sum", []any{
-		values{"Values": []int{secret, 1}, "Sum": secret + 1}, values{"Values": []int{secret, 1}, "Sum": 3}, values{"Values": []int{3, 4}, "Sum": 7},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for e, err := range c.Watch(t.Context(), j.ID) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Job != nil {
-			j = *e.Job
-		}
-	}
-	if j.State != api.JobSucceeded || j.Progress.Runs != 3 || j.Workload != "prove" || fmt.Sprint(j.Parameters) != "map[circuit:sum proofs:3]" {
-		t.Fatalf("%+v", j)
-	}
-	r, err := c.Result(t.Context(), j.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Result != "2 of 3 were proved" || len(r.Proofs) != 3 || !strings.Contains(r.Proofs[1].Error, "does not satisfy") || r.Proofs[1].Proof != nil {
-		t.Fatalf("%+v", r)
-	}
-	for _, i := range []int{0, 2} {
-		p := r.Proofs[i]
-		if v, err := c.Verify(t.Context(), api.Proof{Circuit: "sum", Proof: p.Proof, Public: p.Public}); err != nil || !v.Valid || p.Error != "" {
-			t.Errorf("proof %d: %+v %v", i, v, err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := s.Drain(ctx); err != nil {
-		t.Fatal(err)
-	}
-	text := log.String()
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text += string(b)
-	}
-	if strings.Contains(text, fmt.Sprint(secret)+`,`) || strings.Contains(text, fmt.Sprint(secret)+`"`) || strings.Contains(text, base64.StdEncoding.EncodeToString([]byte(fmt.Sprint(secret)))) {
-		t.Errorf("a secret was written: %s", text)
-	}
-}
-
-// lockedWriter is a writer for many.
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lockedWriter) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(b)
 }
 
 // A job of proofs that waited when the server ended is over after a restart: its witnesses are gone.

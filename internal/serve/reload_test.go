@@ -72,7 +72,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _, address := start(t, func(o *Options) { o.Service, o.Runtime, o.Config.Models = service, rt, folder })
+	s, _, address := start(t, func(o *parts) { o.Service, o.Runtime, o.Config.Models = service, rt, folder })
 	until(t, "the model is ready", func() bool { return service.Ready() == nil })
 	client, err := api.NewClient(address, api.Options{Attempts: -1}) // what is lost is not asked for again
 	if err != nil {
@@ -152,8 +152,8 @@ func TestModelKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, _, s := handlerOf(t, func(o *Options) { o.Service, o.Runtime, o.Config.Models = service, rt, folder })
-	defer s.Drain(context.WithoutCancel(t.Context()))
+	h, _, s := handlerOf(t, func(o *parts) { o.Service, o.Runtime, o.Config.Models = service, rt, folder })
+	defer s.drain(context.WithoutCancel(t.Context()))
 	until(t, "all were tried", func() bool { return !service.Opening() })
 	for name, want := range map[string]string{"plain": "", "same": "", "other": "has the name of its folder", "renamed": "z", "wrong": "FP64"} {
 		info, err := service.Model(name, "")

@@ -1,13 +1,15 @@
-// Package serve is the server of weft serve: predictions by the Open Inference Protocol,
-// version 2, over HTTP and gRPC, jobs with their events, and the state of the server, behind
-// limits and checks that keep others out. What it serves is given to it: models by an
-// infer.Service, metrics and the dashboard as handlers. cmd/weft starts it.
+// Package serve is a server: predictions by the Open Inference Protocol, version 2, over HTTP and gRPC, jobs with their
+// events, figures, traces and a dashboard, and the state of the server, behind limits and checks that keep others out.
+// weft serve is a command around it, and any program may embed it: [LoadConfig] or [DefaultConfig] make a [Config],
+// Config.Open opens its runtime, [Open] makes the server, and [Server.Serve] answers until a context ends. A Config whose
+// Listen is "" makes a server that is reached by its Handler alone.
 //
-// Files: server.go (its life and routes), listen.go (addresses, certificates), connections.go (who has a place), guard.go,
+// Files: open.go (its making and end), server.go (its parts and routes), show.go (what the dashboard shows), listen.go
+// (addresses, certificates), connections.go (who has a place), guard.go,
 // origin.go, tokens.go and rate.go (who may ask for how much), body.go, reader.go and
 // tensor.go (bodies), answer.go (memory of answers), v2.go and memory.go (models), grpc.go, grpcconn.go, grpcguard.go, grpcread.go,
-// grpcv2.go and grpctensor.go (models by gRPC), jobs.go, jobrun.go, jobfold.go, jobstate.go and jobkept.go (jobs), proofs.go (proofs), devices.go,
-// events.go, local.go, config.go, configread.go, check.go (a state folder, looked at) and profile.go.
+// grpcv2.go and grpctensor.go (models by gRPC), jobs.go, jobrun.go, jobfold.go, jobstate.go and jobkept.go (jobs), prover.go and proofs.go (proofs), devices.go,
+// events.go, config.go, configread.go, check.go (a configuration, tried) and profile.go.
 package serve
 
 import (
@@ -31,37 +33,33 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/prove"
 )
 
-// Options are the service of a server and its settings.
-type Options struct {
+// parts are what a server is made of.
+type parts struct {
 	Config  Config
-	Service Service
+	Service service
 	// Runtime runs jobs and is watched for its health; nil in tests that have none.
 	Runtime *weft.Runtime
 	// Workloads are those that jobs run, beside foldings and proofs.
 	Workloads []catalog.Entry
 	// Open opens devices for a job that names some.
 	Open      func(ctx context.Context, devices string) (*weft.Runtime, error)
-	Proofs    *prove.Service // nil for none; Drain closes it
-	Metrics   http.Handler   // at /metrics
-	Dashboard http.Handler   // at / and below, where nothing else is
+	Proofs    Prover       // nil for none; drain closes it
+	Metrics   http.Handler // at /metrics
+	Dashboard http.Handler // at / and below, where nothing else is
 	Version   string
 	Log       *slog.Logger
 }
 
-// Server serves. It is made by New, and its life is Listen, Serve and, from another
-// goroutine, Drain.
+// Server serves. It is made by Open, and its life is Serve and Close.
 type Server struct {
 	config  Config
 	limits  Limits
 	network string // tcp or unix
 	version string
-	service Service
+	service service
 	rt      *weft.Runtime
 	offered []catalog.Entry // workloads of jobs
 	open    func(ctx context.Context, devices string) (*weft.Runtime, error)
@@ -80,8 +78,8 @@ type Server struct {
 	hub      *hub
 	jobs     *jobs
 	regions  regions
-	proofs   *prove.Service // nil for none
-	macKey   []byte         // key of the hashes of bodies with witnesses
+	proofs   Prover // nil for none
+	macKey   []byte // key of the hashes of bodies with witnesses
 	// actionWait is actionWait, but in tests.
 	actionWait time.Duration
 
@@ -100,10 +98,15 @@ type Server struct {
 	reading   chan struct{} // has room for messages of gRPC that are read at a time
 	relaying  sync.WaitGroup
 	stopRelay context.CancelFunc
+
+	closing       sync.Once
+	closed        error  // of Close
+	stopObserving func() // ends figures and traces
 }
 
-// New makes a server, with its tokens and certificate read.
-func New(o Options) (*Server, error) {
+// newServer makes a server, with its tokens and certificate read. Its life is take, accept and, from another goroutine,
+// drain.
+func newServer(o parts) (*Server, error) {
 	if err := o.Config.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -137,7 +140,7 @@ func New(o Options) (*Server, error) {
 	s.conns.burdens(int64(c.Limits.Bodies), int64(c.Limits.Header))
 	s.jobs = &jobs{limits: c.Jobs, hub: s.hub, log: o.Log, now: time.Now}
 	if o.Runtime != nil {
-		s.jobs.kept = checkpoints{c.Checkpoint().Dir, o.Runtime, o.Log}
+		s.jobs.kept = checkpoints{c.checkpoint().Dir, o.Runtime, o.Log}
 	}
 	if c.SharedMemory {
 		s.regions.dir = sharedFolder
@@ -247,7 +250,7 @@ func unhurried(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// Handler answers requests, with all checks.
+// Handler returns what answers requests, with all checks.
 func (s *Server) Handler() http.Handler {
 	return s.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.RequestURI == "*" && r.Method == http.MethodOptions { // what the server as a whole takes
@@ -311,17 +314,8 @@ func (r *refused) Header() http.Header         { return r.header }
 func (r *refused) WriteHeader(status int)      { r.status = status }
 func (r *refused) Write(b []byte) (int, error) { return len(b), nil }
 
-// Jobs returns the jobs that the server has, the newest first, for a dashboard.
-func (s *Server) Jobs() []api.Job { return s.jobs.list() }
-
-// CancelJob ends a job, for a dashboard.
-func (s *Server) CancelJob(id string) error {
-	_, err := s.jobs.stop(id)
-	return err
-}
-
-// Serve answers until the server ends.
-func (s *Server) Serve() error {
+// accept answers until the server ends.
+func (s *Server) accept() error {
 	served, n := make(chan error, 2), 1
 	go func() { served <- s.serveHTTP() }()
 	if s.grpc != nil {
@@ -343,6 +337,10 @@ func (s *Server) Serve() error {
 }
 
 func (s *Server) serveHTTP() error {
+	if s.listener == nil {
+		<-s.ending.Done()
+		return nil
+	}
 	err := error(nil)
 	if s.secure(s.network) {
 		err = s.http.ServeTLS(s.listener, "", "")
@@ -355,10 +353,10 @@ func (s *Server) serveHTTP() error {
 	return err
 }
 
-// Drain ends the server: it says that it is not ready, waits as long as drain_delay says
+// drain ends the server: it says that it is not ready, waits as long as drain_delay says
 // for others to see that, takes no more requests, and waits for those under way. What has
 // not ended when ctx ends is cut off, and that is an error. The service is closed too.
-func (s *Server) Drain(ctx context.Context) error {
+func (s *Server) drain(ctx context.Context) error {
 	s.draining.Store(true)
 	s.log.Info("ending: no more requests are taken")
 	if d := time.Duration(s.limits.DrainDelay); d > 0 {
@@ -400,11 +398,11 @@ func (s *Server) Drain(ctx context.Context) error {
 	return errors.Join(append(errs, s.service.Close(ctx))...)
 }
 
-// cutAfter returns the time after which Drain cuts off proofs of clients, if some time is left until its
+// cutAfter returns the time after which drain cuts off proofs of clients, if some time is left until its
 // deadline: early enough for their runs to end and for an answer that says so.
 func cutAfter(left time.Duration) time.Duration { return left - min(stopWait, left/2) }
 
-// endRelay ends what New began.
+// endRelay ends what newServer began.
 func (s *Server) endRelay() {
 	s.stopRelay()
 	s.relaying.Wait()

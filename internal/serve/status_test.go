@@ -25,10 +25,10 @@ import (
 // Every bad request has its status, and a line that says what is wrong and what to do about it.
 func TestStatuses(t *testing.T) {
 	rt := devices(t, "cpu")
-	h, f, s := handlerOf(t, func(o *Options) {
+	h, f, s := handlerOf(t, func(o *parts) {
 		o.Config.Limits.Body, o.Config.Limits.Bodies, o.Config.Hosts, o.Runtime = 4000, 8000, []string{"weft.example"}, rt
 	})
-	defer s.Drain(t.Context())
+	defer s.drain(t.Context())
 	const at, jobs = "/v2/models/double/infer", "/v1/jobs"
 	fails := func(err error) func(context.Context, *infer.Request) error {
 		return func(context.Context, *infer.Request) error { return err }
@@ -105,7 +105,7 @@ func TestStatuses(t *testing.T) {
 
 // So has what is wrong with how a body arrives.
 func TestBodyStatuses(t *testing.T) {
-	_, _, server := start(t, func(o *Options) {
+	_, _, server := start(t, func(o *parts) {
 		o.Config.Limits.Body, o.Config.Limits.Bodies, o.Config.Limits.ReadTime = 4000, 80000, Duration(time.Second)
 	})
 	var all sync.WaitGroup
@@ -162,7 +162,7 @@ func (l *lines) Write(b []byte) (int, error) {
 // and the log has no error.
 func TestClientGone(t *testing.T) {
 	var log lines
-	s, f, address := start(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	s, f, address := start(t, func(o *parts) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	f.before = func(ctx context.Context, _ *infer.Request) error {
 		close(begun)
@@ -190,7 +190,7 @@ func TestClientGone(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the request went on: %v", err)
 	}
-	if err := s.Drain(t.Context()); err != nil {
+	if err := s.drain(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if log.mu.Lock(); strings.Contains(log.buf.String(), "level=ERROR") {

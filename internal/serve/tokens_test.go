@@ -21,7 +21,7 @@ import (
 // Tokens cannot be guessed quickly, whatever the rate of requests: an address that guesses has
 // no token looked at, not even the right one. Others are not kept out.
 func TestGuessing(t *testing.T) {
-	h, _, s := handlerOf(t, func(o *Options) { o.Config.Tokens = tokenFile(t, secretToken) })
+	h, _, s := handlerOf(t, func(o *parts) { o.Config.Tokens = tokenFile(t, secretToken) })
 	at := time.Now()
 	s.guesses.now = func() time.Time { return at }
 	from := func(ip, path, token string) *httptest.ResponseRecorder {
@@ -88,7 +88,7 @@ func TestGuessingNeighbour(t *testing.T) {
 }
 
 func guessBeside(t *testing.T, files TLS, config *tls.Config) {
-	s, _, address := start(t, func(o *Options) { o.Config.Tokens, o.Config.TLS = tokenFile(t, secretToken), files })
+	s, _, address := start(t, func(o *parts) { o.Config.Tokens, o.Config.TLS = tokenFile(t, secretToken), files })
 	at := time.Now()
 	s.guesses.now = func() time.Time { return at }
 	status := func(c *http.Client, token string) int {
@@ -136,7 +136,7 @@ func guessBeside(t *testing.T, files TLS, config *tls.Config) {
 
 // Who has no token is told whether the server is ready, and not what it serves.
 func TestHealthSaysNoNames(t *testing.T) {
-	h, f, s := handlerOf(t, func(o *Options) { o.Config.Tokens = tokenFile(t, "probe "+secretToken) })
+	h, f, s := handlerOf(t, func(o *parts) { o.Config.Tokens = tokenFile(t, "probe "+secretToken) })
 	for _, path := range []string{"/readyz", "/v2/health/ready"} {
 		f.notReady = nil
 		for header, told := range map[string]bool{"": false, "Bearer guess": false, "Bearer " + secretToken: true} {

@@ -16,14 +16,16 @@ import (
 	"github.com/weft-run/weft/internal/otlp"
 )
 
-// Service is the part of an infer.Service that the server uses.
-type Service interface {
+// service is the part of an infer.Service that the server uses.
+type service interface {
 	Infer(ctx context.Context, r *infer.Request) (*infer.Response, error)
 	Models() []infer.Info
+	Stats() []infer.Stats
 	Model(name, version string) (infer.Info, error)
 	Load(ctx context.Context, name string) error
 	Unload(ctx context.Context, name string) error
 	Ready() error
+	Opening() bool
 	Close(ctx context.Context) error
 }
 

@@ -254,7 +254,7 @@ func TestDeadline(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	h, _, _ := handlerOf(t, func(o *Options) {
+	h, _, _ := handlerOf(t, func(o *parts) {
 		o.Dashboard = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "dashboard ", r.URL.Path) })
 		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "metrics") })
 	})
@@ -297,7 +297,7 @@ func TestPaths(t *testing.T) {
 			saidError(t, w)
 		}
 	}
-	h, _, _ = handlerOf(t, func(o *Options) { o.Config.Pprof = true })
+	h, _, _ = handlerOf(t, func(o *parts) { o.Config.Pprof = true })
 	if w := ask(h, "GET", "/debug/pprof/", ""); w.Code != 200 {
 		t.Errorf("pprof, asked for: status %d", w.Code)
 	}
@@ -377,7 +377,7 @@ func TestReload(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, f, s := handlerOf(t, func(o *Options) { o.Config.Models = dir })
+	_, f, s := handlerOf(t, func(o *parts) { o.Config.Models = dir })
 	f.models["old"] = infer.Ready
 	if err := s.Reload(t.Context()); err != nil {
 		t.Fatal(err)

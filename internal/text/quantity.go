@@ -169,6 +169,14 @@ func Count[T int | int32 | int64](n T, one string) string {
 	return fmt.Sprintf("%d %s", n, one)
 }
 
+// Rate writes a rate with as many digits as matter: whole from 100 on, and three below.
+func Rate(x float64) string {
+	if x >= 100 {
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(x, 'g', 3, 64)
+}
+
 // SI writes a quantity with the largest decimal prefix that leaves it at least 1,
 // and "-" for 0, which stands for unknown.
 func SI(x float64, unit string) string {

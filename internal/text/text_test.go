@@ -231,3 +231,11 @@ func TestCount(t *testing.T) {
 		}
 	}
 }
+
+func TestRate(t *testing.T) {
+	for want, got := range map[string]string{"0": Rate(0), "0.125": Rate(0.125), "99.5": Rate(99.5), "100": Rate(100), "12346": Rate(12345.6), "1000000": Rate(1e6)} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

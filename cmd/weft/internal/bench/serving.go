@@ -13,10 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weft-run/weft/cmd/weft/internal/load"
-	"github.com/weft-run/weft/cmd/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/serve/load"
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/internal/serve/simulate"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload/reservoir"
 )
@@ -209,6 +210,25 @@ func (v *serving) rows(ctx context.Context, configs []serve.Config, machines []*
 		}
 	}
 	return rows, nil
+}
+
+// simulateServing runs a profile on a described machine.
+func simulateServing(c serve.Config, m *machine.Machine, model *reservoir.Model, p load.Pace) (row servingRow, err error) {
+	r, err := simulate.Run(c, m, model, p)
+	if err != nil {
+		return row, err
+	}
+	row = servingRow{
+		Kind: "simulated", Profile: c.Profile, On: m.Name, Devices: r.Devices, Made: r.Made, Bins: model.Steps,
+		Rate: p.Rate, Seconds: p.Duration.Seconds(), Arrived: r.Arrived, Answered: r.Answered, Refused: r.Refused, Expired: r.Expired, Failed: r.Failed,
+		GoalMS: time.Duration(c.Batch.Deadline).Seconds() * 1e3, Utilisation: r.Utilisation, Batch: r.Batch,
+	}
+	row.Reached = float64(row.Answered) / row.Seconds
+	if l := &r.Latency; l.Count() > 0 {
+		ms := func(q float64) float64 { return l.Quantile(q).Seconds() * 1e3 }
+		row.P50, row.P95, row.P99, row.Most = ms(0.5), ms(0.95), ms(0.99), l.Max().Seconds()*1e3
+	}
+	return row, nil
 }
 
 // describedMachine is a shipped machine, or one in a file.

@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/cmd/weft/internal/load"
-	"github.com/weft-run/weft/cmd/weft/internal/terminal"
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/internal/serve/load"
 	"github.com/weft-run/weft/internal/serve"
 	"github.com/weft-run/weft/workload/reservoir"
 )
@@ -33,18 +31,22 @@ func (v *serving) measure(ctx context.Context, c serve.Config, m *reservoir.Mode
 	if err := putModel(filepath.Join(dir, "reservoir"), m); err != nil {
 		return row, err
 	}
-	c.Models = dir
-	l, err := serve.Start(ctx, c, rt)
+	c.Models, c.Listen, c.GRPC = dir, "127.0.0.1:0", "none"
+	s, err := serve.Open(rt, c, serve.Options{})
 	if err != nil {
 		return row, err
 	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	return v.loadOn(ctx, c, rt, l.Models, l.URL(), pace)
+	go s.Serve(context.WithoutCancel(ctx)) // Close returns its error
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.Loaded(ctx); err != nil {
+		return row, err
+	}
+	return v.loadOn(ctx, c, rt, s, pace)
 }
 
 // loadOn sends the load and makes a row of it.
-func (v *serving) loadOn(ctx context.Context, c serve.Config, rt *weft.Runtime, models *infer.Service, at string, pace load.Pace) (row servingRow, err error) {
-	target, err := load.ParseTarget(at)
+func (v *serving) loadOn(ctx context.Context, c serve.Config, rt *weft.Runtime, s *serve.Server, pace load.Pace) (row servingRow, err error) {
+	target, err := load.ParseTarget(s.URL())
 	if err != nil {
 		return row, err
 	}
@@ -52,12 +54,12 @@ func (v *serving) loadOn(ctx context.Context, c serve.Config, rt *weft.Runtime, 
 	if err != nil {
 		return row, err
 	}
-	before, stats, began := rt.Metrics(), models.Stats()[0], time.Now()
+	before, stats, began := rt.Metrics(), s.Models()[0], time.Now()
 	r, err := client.Run(ctx, pace)
 	if err != nil {
 		return row, err
 	}
-	took, after, then := time.Since(began), rt.Metrics(), models.Stats()[0]
+	took, after, then := time.Since(began), rt.Metrics(), s.Models()[0]
 	made, err := strconv.Atoi(c.Runtime["max_devices"])
 	if err != nil {
 		return row, fmt.Errorf("max_devices: %w", err)

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft/cmd/weft/internal/load"
+	"github.com/weft-run/weft/internal/serve/load"
 	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/internal/serve/simulate"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload/reservoir"
 )
@@ -49,21 +50,21 @@ func TestServingAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	described, _ := machine.Named("4x5070-ring")
-	cost, err := predictBatch(described, 0, m, 1)
+	cost, err := simulate.Batch(described, 0, m, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := served(t, "hft", "4x5070-ring", m, load.Pace{Rate: 100, Duration: 10 * time.Second})
-	if whole := cost.whole.Seconds() * 1e3; r.Answered != r.Arrived || math.Abs(r.P50-whole) > 0.02*whole || math.Abs(r.Most-whole) > 0.02*whole {
-		t.Errorf("a batch takes %v, and %+v", cost.whole, r)
+	if whole := cost.Whole.Seconds() * 1e3; r.Answered != r.Arrived || math.Abs(r.P50-whole) > 0.02*whole || math.Abs(r.Most-whole) > 0.02*whole {
+		t.Errorf("a batch takes %v, and %+v", cost.Whole, r)
 	}
-	if want := 100 * cost.busy.Seconds() / 4; math.Abs(r.Utilisation-want) > 0.01*want || r.Batch != 1 {
+	if want := 100 * cost.Busy.Seconds() / 4; math.Abs(r.Utilisation-want) > 0.01*want || r.Batch != 1 {
 		t.Errorf("utilisation %v in batches of %v, want %v", r.Utilisation, r.Batch, want)
 	}
 	// The predictor computes every width in one task: a batch takes no less for more inputs.
-	more, err := predictBatch(described, 0, m, 64)
-	if err != nil || more.whole < cost.whole || more.whole > 64*cost.whole {
-		t.Errorf("a batch of 64 takes %v, one of 1 %v, %v", more.whole, cost.whole, err)
+	more, err := simulate.Batch(described, 0, m, 64)
+	if err != nil || more.Whole < cost.Whole || more.Whole > 64*cost.Whole {
+		t.Errorf("a batch of 64 takes %v, one of 1 %v, %v", more.Whole, cost.Whole, err)
 	}
 }
 
@@ -91,11 +92,11 @@ func TestServingProfiles(t *testing.T) {
 			// Twice what the devices can do with the largest batches.
 			described, _ := machine.Named(on)
 			size := map[string]int{"hft": 4, "analytics": 64}[profile]
-			cost, err := predictBatch(described, 0, m, size)
+			cost, err := simulate.Batch(described, 0, m, size)
 			if err != nil {
 				t.Fatal(err)
 			}
-			pace.Rate = 2 * float64(r.Devices*size) / cost.busy.Seconds()
+			pace.Rate = 2 * float64(r.Devices*size) / cost.Busy.Seconds()
 			r = served(t, profile, on, m, pace)
 			if r.Refused == 0 || r.Answered == 0 || r.Utilisation < 0.5 {
 				t.Errorf("with too many requests: %+v", r)

@@ -20,8 +20,8 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
-	"github.com/weft-run/weft/cmd/weft/internal/load"
 	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/internal/serve/load"
 )
 
 // Siege is a service under load whose workers are killed.
@@ -87,7 +87,7 @@ type field struct {
 	*Siege
 	rig    *chaos.Rig
 	opened time.Time
-	server *serve.Local
+	server *serve.Server
 
 	mu       sync.Mutex
 	requests []request
@@ -117,10 +117,15 @@ func (s *Siege) Run(ctx context.Context) (a *Account, err error) {
 	}
 	defer func() { err = errors.Join(err, f.rig.Close()) }()
 	f.opened = f.rig.Opened()
-	if f.server, err = serve.Start(ctx, config, f.rig.Runtime); err != nil {
+	config.Listen, config.GRPC = "127.0.0.1:0", "none"
+	if f.server, err = serve.Open(f.rig.Runtime, config, serve.Options{}); err != nil {
 		return nil, err
 	}
+	go f.server.Serve(context.WithoutCancel(ctx)) // Close returns its error
 	defer func() { err = errors.Join(err, f.server.Close()) }()
+	if err := f.server.Loaded(ctx); err != nil {
+		return nil, err
+	}
 	return f.run(ctx)
 }
 
@@ -256,7 +261,7 @@ func (f *field) checker(ctx context.Context) (*question, error) {
 		return nil, err
 	}
 	q := &question{Client: c}
-	q.request.Model = f.server.Models.Models()[0].Name
+	q.request.Model = f.server.Models()[0].Name
 	m, err := c.Model(ctx, q.request.Model, "")
 	if err != nil {
 		return nil, err

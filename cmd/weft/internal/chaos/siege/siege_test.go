@@ -3,6 +3,7 @@
 package siege
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -13,10 +14,10 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
-	"github.com/weft-run/weft/cmd/weft/internal/load"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/internal/serve/load"
 )
 
 // wrongVar has workers answer differently every time.
@@ -181,11 +182,16 @@ func TestSwapUnderLoad(t *testing.T) {
 	defer rig.Close()
 	config := serve.DefaultConfig()
 	config.Models, config.Batch.Deadline = putModel(t), serve.Duration(time.Minute)
-	server, err := serve.Start(t.Context(), config, rig.Runtime)
+	config.Listen, config.GRPC = "127.0.0.1:0", "none"
+	server, err := serve.Open(rig.Runtime, config, serve.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	go server.Serve(context.WithoutCancel(t.Context()))
 	defer server.Close()
+	if err := server.Loaded(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	target, err := load.ParseTarget(server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +200,7 @@ func TestSwapUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := server.Models.Stats()[0]
+	before := server.Models()[0]
 	type loaded struct {
 		r   *load.Result
 		err error
@@ -231,7 +237,7 @@ func TestSwapUnderLoad(t *testing.T) {
 		}
 		select {
 		case l := <-over:
-			after := server.Models.Stats()[0]
+			after := server.Models()[0]
 			if l.err != nil || l.r.Answered != l.r.Arrived || l.r.Arrived == 0 {
 				t.Errorf("after %d changes %+v, %v", changes, l.r, l.err)
 			}

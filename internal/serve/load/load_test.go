@@ -152,7 +152,7 @@ func TestStall(t *testing.T) {
 					most++
 				}
 			}
-			got := int(s.Answered - s.latency.Below(time.Duration(ms)*time.Millisecond))
+			got := int(s.Answered - s.latency.below(time.Duration(ms)*time.Millisecond))
 			if got < least || got > most {
 				t.Errorf("%d took %d ms or more, want %d to %d", got, ms, least, most)
 			}
@@ -226,8 +226,8 @@ func TestOverload(t *testing.T) {
 		if err := s.Err(); err == nil || !strings.Contains(err.Error(), "could not be sent in time") {
 			t.Errorf("error %v", err)
 		}
-		if v := strings.Join(s.verdict(), " "); !strings.Contains(v, "not the bottleneck") || !strings.Contains(v, "free connection") {
-			t.Errorf("verdict %s", v)
+		if s.Bottleneck || s.Waited+s.Unsent < 1900 {
+			t.Errorf("%d waited for a connection; the generator is the bottleneck: %v", s.Waited+s.Unsent, s.Bottleneck)
 		}
 	})
 }
@@ -313,11 +313,6 @@ func TestInterrupted(t *testing.T) {
 		// 51 arrived; 25 are answered, one is under way, 25 waited.
 		if !s.Interrupted || s.Arrived != 51 || s.Answered != 25 || s.Unfinished != 26 || s.Seconds != 0.505 {
 			t.Errorf("%+v", s)
-		}
-		var b strings.Builder
-		s.Print(&b)
-		if !strings.Contains(b.String(), "unfinished          26") {
-			t.Errorf("printed\n%s", b.String())
 		}
 		ctx, cancel = context.WithCancel(t.Context())
 		cancel()

@@ -1,21 +1,22 @@
-package load
+package main
 
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
+	"github.com/weft-run/weft/internal/serve/load"
 	"github.com/weft-run/weft/cmd/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
 )
 
 // barColumns is the length of the longest bar of a drawn histogram.
 const barColumns = 40
 
-// Print writes a result for people.
-func (s *Result) Print(w io.Writer) {
+// printLoad writes a result for people.
+func printLoad(w io.Writer, s *load.Result) {
 	fmt.Fprintln(w, terminal.Wrap(fmt.Sprintf("model %s: %s requests a second, %s arrivals, batches of %d, %s",
-		s.Model, number(s.Rate), s.Arrivals, s.Batch, terminal.Count(s.Connections, "connection")), terminal.Width))
+		s.Model, text.Rate(s.Rate), s.Arrivals, s.Batch, terminal.Count(s.Connections, "connection")), terminal.Width))
 	fmt.Fprintln(w)
 	rows := [][]any{{"arrived", s.Arrived, "in " + terminal.Seconds(s.Seconds)}, {"sent", s.Sent, ""},
 		{"answered", s.Answered, perSecond(s)}}
@@ -49,16 +50,16 @@ func (s *Result) Print(w io.Writer) {
 		terminal.Table(w, [][]any{{"p50", "p90", "p95", "p99", "p99.9", "max", "mean"},
 			{terminal.Seconds(l.P50), terminal.Seconds(l.P90), terminal.Seconds(l.P95), terminal.Seconds(l.P99), terminal.Seconds(l.P999), terminal.Seconds(l.Max), terminal.Seconds(l.Mean)}})
 		fmt.Fprintln(w)
-		s.draw(w)
+		drawLatencies(w, s)
 	}
 	fmt.Fprintln(w)
-	for _, v := range s.verdict() {
+	for _, v := range loadVerdict(s) {
 		fmt.Fprintln(w, terminal.Wrap(v, terminal.Width))
 	}
 }
 
 // lateNote says what late is, and why.
-func lateNote(s *Result) string {
+func lateNote(s *load.Result) string {
 	note := "sent more than 1 ms after they were due"
 	if s.Waited > 0 {
 		note += fmt.Sprintf(", %d for want of a connection", s.Waited)
@@ -78,25 +79,17 @@ func listed(w io.Writer, rows [][]any) {
 }
 
 // perSecond is the rate that was reached.
-func perSecond(s *Result) string {
-	text := number(s.Reached) + " a second"
+func perSecond(s *load.Result) string {
+	line := text.Rate(s.Reached) + " a second"
 	if s.Batch > 1 {
-		text += ", " + number(s.Reached*float64(s.Batch)) + " items a second"
+		line += ", " + text.Rate(s.Reached*float64(s.Batch)) + " items a second"
 	}
-	return text
+	return line
 }
 
-// number writes a rate with as many digits as matter.
-func number(x float64) string {
-	if x >= 100 {
-		return strconv.FormatFloat(x, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(x, 'g', 3, 64)
-}
-
-// draw draws the histogram: a line for each bar, with a mark for those that are too few for a
+// drawLatencies draws the histogram: a line for each bar, with a mark for those that are too few for a
 // column.
-func (s *Result) draw(w io.Writer) {
+func drawLatencies(w io.Writer, s *load.Result) {
 	most := uint64(0)
 	for _, b := range s.Histogram {
 		most = max(most, b.Count)
@@ -114,8 +107,8 @@ func (s *Result) draw(w io.Writer) {
 	}
 }
 
-// verdict names the bottleneck and any faults of the figures.
-func (s *Result) verdict() (out []string) {
+// loadVerdict says who was the bottleneck, and what is wrong with the figures.
+func loadVerdict(s *load.Result) (out []string) {
 	own := fmt.Sprintf("The generator itself was late by %s at the 99th percentile and %s at most", terminal.Seconds(s.Own.P99), terminal.Seconds(s.Own.Max))
 	switch {
 	case s.Sent == 0:
@@ -136,39 +129,20 @@ func (s *Result) verdict() (out []string) {
 	return out
 }
 
-// PrintTable writes the results of several rates, a line for each.
-func PrintTable(w io.Writer, results []*Result) {
+// printLoads writes the results of several rates, a line for each.
+func printLoads(w io.Writer, results []*load.Result) {
 	rows := [][]any{{"rate", "reached", "refused", "failed", "late", "p50", "p99", "p99.9", "max"}}
 	for _, s := range results {
 		l := s.Latency
-		rows = append(rows, []any{number(s.Rate), number(s.Reached), s.Refused, s.Failed + s.TimedOut + s.Unsent, s.Late,
+		rows = append(rows, []any{text.Rate(s.Rate), text.Rate(s.Reached), s.Refused, s.Failed + s.TimedOut + s.Unsent, s.Late,
 			terminal.Seconds(l.P50), terminal.Seconds(l.P99), terminal.Seconds(l.P999), terminal.Seconds(l.Max)})
 	}
 	terminal.Table(w, rows)
 	fmt.Fprintln(w)
 	for _, s := range results {
-		for _, v := range s.verdict() {
-			fmt.Fprintln(w, terminal.Wrap(number(s.Rate)+": "+v, terminal.Width))
+		for _, v := range loadVerdict(s) {
+			fmt.Fprintln(w, terminal.Wrap(text.Rate(s.Rate)+": "+v, terminal.Width))
 		}
 	}
 }
 
-// Err returns an error if requests failed or were not answered in time. Those that the server
-// refused are no failure: it is what it should do with more than it can take.
-func (s *Result) Err() error {
-	lost := s.Failed + s.TimedOut + s.Unsent
-	if lost == 0 {
-		return nil
-	}
-	why := ""
-	for _, f := range s.Failures {
-		why += fmt.Sprintf(", %d: %s", f.Count, f.Why)
-	}
-	if s.TimedOut > 0 {
-		why += fmt.Sprintf(", %d timed out", s.TimedOut)
-	}
-	if s.Unsent > 0 {
-		why += fmt.Sprintf(", %d could not be sent in time", s.Unsent)
-	}
-	return fmt.Errorf("at %s requests a second, %d of %d got no good answer (%s)", number(s.Rate), lost, s.Arrived, why[2:])
-}

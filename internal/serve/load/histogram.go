@@ -54,14 +54,14 @@ func (h *Histogram) Add(d time.Duration) {
 // Count returns the number of durations.
 func (h *Histogram) Count() uint64 { return h.n }
 
-// Min returns the least duration. It, Max and Mean are exact, and 0 without durations.
-func (h *Histogram) Min() time.Duration { return h.least }
+// min returns the least duration. It, Max and mean are exact, and 0 without durations.
+func (h *Histogram) min() time.Duration { return h.least }
 
 // Max returns the greatest duration.
 func (h *Histogram) Max() time.Duration { return h.most }
 
-// Mean returns the mean duration.
-func (h *Histogram) Mean() time.Duration {
+// mean returns the mean duration.
+func (h *Histogram) mean() time.Duration {
 	if h.n == 0 {
 		return 0
 	}
@@ -86,9 +86,9 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.most
 }
 
-// Below returns the number of durations less than d. Those in the bucket of d are not counted,
+// below returns the number of durations less than d. Those in the bucket of d are not counted,
 // unless d is above all durations.
-func (h *Histogram) Below(d time.Duration) uint64 {
+func (h *Histogram) below(d time.Duration) uint64 {
 	n := uint64(0)
 	for i, c := range h.counts {
 		if _, hi := bounds(i); min(hi, h.most) >= d {

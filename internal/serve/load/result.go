@@ -2,10 +2,13 @@ package load
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/weft-run/weft/internal/text"
 )
 
 // Result is the outcome of the requests of a load that arrived after the warm-up. Each of them
@@ -121,7 +124,7 @@ func (s *Result) finish(took time.Duration) {
 
 func (h *Histogram) quantiles() Quantiles {
 	at := func(q float64) float64 { return h.Quantile(q).Seconds() }
-	return Quantiles{Min: h.Min().Seconds(), Mean: h.Mean().Seconds(), P50: at(0.5), P90: at(0.9), P95: at(0.95), P99: at(0.99), P999: at(0.999), Max: h.Max().Seconds()}
+	return Quantiles{Min: h.min().Seconds(), Mean: h.mean().Seconds(), P50: at(0.5), P90: at(0.9), P95: at(0.95), P99: at(0.99), P999: at(0.999), Max: h.Max().Seconds()}
 }
 
 // steps are the bounds of bars within a decade: finer ones while few decades are to be drawn.
@@ -144,7 +147,7 @@ func (h *Histogram) bars() []Bar {
 	}
 	out := make([]Bar, 0, len(edges))
 	for i := range edges[1:] {
-		out = append(out, Bar{From: edges[i].Seconds(), To: edges[i+1].Seconds(), Count: h.Below(edges[i+1]) - h.Below(edges[i])})
+		out = append(out, Bar{From: edges[i].Seconds(), To: edges[i+1].Seconds(), Count: h.below(edges[i+1]) - h.below(edges[i])})
 	}
 	return out
 }
@@ -167,4 +170,24 @@ func (h *Histogram) edges(in []time.Duration) []time.Duration {
 			}
 		}
 	}
+}
+
+// Err returns an error if requests failed or were not answered in time. Those that the server
+// refused are no failure: it is what it should do with more than it can take.
+func (s *Result) Err() error {
+	lost := s.Failed + s.TimedOut + s.Unsent
+	if lost == 0 {
+		return nil
+	}
+	why := ""
+	for _, f := range s.Failures {
+		why += fmt.Sprintf(", %d: %s", f.Count, f.Why)
+	}
+	if s.TimedOut > 0 {
+		why += fmt.Sprintf(", %d timed out", s.TimedOut)
+	}
+	if s.Unsent > 0 {
+		why += fmt.Sprintf(", %d could not be sent in time", s.Unsent)
+	}
+	return fmt.Errorf("at %s requests a second, %d of %d got no good answer (%s)", text.Rate(s.Rate), lost, s.Arrived, why[2:])
 }

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"cmp"
@@ -7,49 +7,54 @@ import (
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/internal/dashboard"
 	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/serve"
 )
 
-// What weft serve shows on its dashboard beside the runtime.
+// What the dashboard shows beside the runtime.
 
-// shownModels are the models of a service.
-type shownModels struct{ service *infer.Service }
-
-// Models returns every version of them with its counts.
-func (m shownModels) Models() []dashboard.ModelState {
+// Models returns every version of every model with its counts.
+func (s *Server) Models() []dashboard.ModelState {
 	stats := make(map[[2]string]infer.Stats)
-	for _, s := range m.service.Stats() {
-		stats[[2]string{s.Model, s.Version}] = s
+	for _, n := range s.service.Stats() {
+		stats[[2]string{n.Model, n.Version}] = n
 	}
 	var out []dashboard.ModelState
-	for _, i := range m.service.Models() {
-		s := stats[[2]string{i.Name, i.Version}]
+	for _, i := range s.service.Models() {
+		n := stats[[2]string{i.Name, i.Version}]
 		out = append(out, dashboard.ModelState{
 			Name: i.Name, Version: i.Version, Kind: i.Kind, State: string(i.State), Reason: i.Reason,
 			Devices: i.Devices, MaxBatch: i.MaxBatch,
-			Succeeded: s.Succeeded, Failed: s.Failed, Refused: s.Refused, Expired: s.Expired,
-			Items: s.Items, Batches: s.Batches, Waiting: s.Waiting,
-			Total: s.Total,
+			Requests: n.Requests, Succeeded: n.Succeeded, Failed: n.Failed, Refused: n.Refused, Expired: n.Expired,
+			Items: n.Items, Batches: n.Batches, Waiting: n.Waiting,
+			Total: latencies{n.Total},
 		})
 	}
 	return out
 }
 
-// states are the dashboard's words for the states of jobs.
-var states = map[string]string{
+// latencies are those of a model.
+type latencies struct{ counted infer.Histogram }
+
+// Quantile returns a quantile of those that were counted after before.
+func (l latencies) Quantile(q float64, before dashboard.Latencies) (seconds float64, ok bool) {
+	then, _ := before.(latencies)
+	return l.counted.Since(then.counted).Quantile(q)
+}
+
+// shownStates are the dashboard's words for the states of jobs.
+var shownStates = map[string]string{
 	api.JobQueued: "queued", api.JobRunning: "running", api.JobSucceeded: "done", api.JobFailed: "failed", api.JobCancelled: "cancelled",
 	api.JobInterrupted: "failed", // its reason says that the server ended
 }
 
-// shownJobs are the jobs of a server, which is set before it listens.
-type shownJobs struct{ server *serve.Server }
+// shownJobs are the jobs of a server.
+type shownJobs struct{ jobs *jobs }
 
 // List returns them, the newest first.
-func (j *shownJobs) List() []dashboard.JobState {
+func (j shownJobs) List() []dashboard.JobState {
 	var out []dashboard.JobState
-	for _, job := range j.server.Jobs() {
+	for _, job := range j.jobs.list() {
 		s := dashboard.JobState{
-			ID: job.ID, Name: job.Workload, State: states[job.State], Reason: job.Error, Submitted: job.Created,
+			ID: job.ID, Name: job.Workload, State: shownStates[job.State], Reason: job.Error, Submitted: job.Created,
 			Part: -1, Left: -1,
 		}
 		if job.Started != nil {
@@ -76,4 +81,7 @@ func (j *shownJobs) List() []dashboard.JobState {
 }
 
 // Cancel ends one of them.
-func (j *shownJobs) Cancel(id string) error { return j.server.CancelJob(id) }
+func (j shownJobs) Cancel(id string) error {
+	_, err := j.jobs.stop(id)
+	return err
+}

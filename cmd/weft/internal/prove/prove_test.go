@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/serve"
 	"github.com/weft-run/weft/workload/zk"
 )
 
@@ -35,7 +36,7 @@ var keysOf = sync.OnceValues(func() (Keys, error) {
 })
 
 // open returns a service on one device, whose first kernels wait for gate.
-func open(t *testing.T, l Limits, gate <-chan struct{}) *Service {
+func open(t *testing.T, l serve.Proofs, gate <-chan struct{}) *Service {
 	t.Helper()
 	funcs := zk.Funcs()
 	coset := funcs["zk.coset"]
@@ -60,13 +61,13 @@ func open(t *testing.T, l Limits, gate <-chan struct{}) *Service {
 }
 
 // read reads a witness of numbers x and 1.
-func read(t *testing.T, s *Service, x int) *Statement {
+func read(t *testing.T, s *Service, x int) *statement {
 	t.Helper()
 	q, err := s.Read("sum", fmt.Appendf(nil, `{"Values":[%d,1],"Sum":%d}`, x, x+1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return q
+	return q.(*statement)
 }
 
 // until waits for a condition.
@@ -82,7 +83,7 @@ func until(t *testing.T, what string, is func() bool) {
 // Of proofs that wait the one whose deadline is nearest is made first, and those without one last.
 func TestTurns(t *testing.T) {
 	gate := make(chan struct{})
-	s := open(t, Limits{Concurrent: 1, Queue: 9, Time: time.Hour}, gate)
+	s := open(t, serve.Proofs{Concurrent: 1, Queue: 9, Time: serve.Duration(time.Hour)}, gate)
 	var mu sync.Mutex
 	var order []int
 	var wait sync.WaitGroup
@@ -134,7 +135,7 @@ func TestTurns(t *testing.T) {
 func TestJobAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const long, near = time.Minute, 5 * time.Second
-		s := &Service{limits: Limits{Concurrent: 1, Queue: 9, Time: long}, ctx: t.Context()}
+		s := &Service{limits: serve.Proofs{Concurrent: 1, Queue: 9, Time: serve.Duration(long)}, ctx: t.Context()}
 		c := &circuit{}
 		if err := s.turn(t.Context(), c); err != nil {
 			t.Fatal(err)
@@ -184,13 +185,13 @@ func TestJobAges(t *testing.T) {
 
 // Places are limited, of all clients and of one.
 func TestPlaces(t *testing.T) {
-	s := &Service{limits: Limits{Concurrent: 1, Queue: 3}, of: make(map[string]int)}
+	s := &Service{limits: serve.Proofs{Concurrent: 1, Queue: 3}, of: make(map[string]int)}
 	for _, c := range []struct {
 		client string
 		says   string
 	}{{"ann", ""}, {"ann", ""}, {"ann", "2 of them are yours"}, {"bob", ""}, {"bob", ""}, {"eve", "4 are the most"}, {"", ""}} {
 		err := s.enter(c.client)
-		if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), c.says)) {
+		if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, serve.ErrBusy) || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%q: %v, want %q", c.client, err, c.says)
 		}
 	}
@@ -199,7 +200,7 @@ func TestPlaces(t *testing.T) {
 		t.Error(err)
 	}
 	s.closed = true
-	if err := s.enter(""); !errors.Is(err, ErrClosed) {
+	if err := s.enter(""); !errors.Is(err, serve.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -208,12 +209,12 @@ func TestPlaces(t *testing.T) {
 func TestClose(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		gate := make(chan struct{})
-		s := open(t, Limits{Concurrent: 1, Queue: 9, Time: time.Hour}, gate)
+		s := open(t, serve.Proofs{Concurrent: 1, Queue: 9, Time: serve.Duration(time.Hour)}, gate)
 		results := make(chan error, 2)
 		for range 2 {
 			q := read(t, s, 1)
 			go func() {
-				_, err := s.Prove(t.Context(), "ann", q)
+				_, err := q.Prove(t.Context(), "ann")
 				q.Forget()
 				results <- err
 			}()
@@ -224,7 +225,7 @@ func TestClose(t *testing.T) {
 		go func() { closed <- s.Close(ctx) }()
 		until(t, "the end to begin", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.closed })
 		q := read(t, s, 1)
-		if _, err := s.Prove(t.Context(), "bob", q); !errors.Is(err, ErrClosed) {
+		if _, err := q.Prove(t.Context(), "bob"); !errors.Is(err, serve.ErrClosed) {
 			t.Errorf("after the end: %v", err)
 		}
 		if cut {
@@ -233,7 +234,7 @@ func TestClose(t *testing.T) {
 		}
 		close(gate)
 		for range 2 {
-			if err := <-results; cut != errors.Is(err, ErrClosed) || !cut && err != nil {
+			if err := <-results; cut != errors.Is(err, serve.ErrClosed) || !cut && err != nil {
 				t.Errorf("cut off %v: %v", cut, err)
 			}
 		}
@@ -251,28 +252,28 @@ func TestReadKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	refused := func(dir string, l Limits, says string) {
+	refused := func(dir string, l serve.Proofs, says string) {
 		t.Helper()
 		if _, err := ReadKeys(dir, l); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-	refused(filepath.Join(dir, "none"), Limits{}, ": weft zk setup ")
-	refused(dir, Limits{}, "has no folder with keys: weft zk setup ")
+	refused(filepath.Join(dir, "none"), serve.Proofs{}, ": weft zk setup ")
+	refused(dir, serve.Proofs{}, "has no folder with keys: weft zk setup ")
 	if err := keys["sum"].Write(filepath.Join(dir, "sum")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadKeys(dir, Limits{Constraints: 131})
+	got, err := ReadKeys(dir, serve.Proofs{Constraints: 131})
 	if err != nil || len(got) != 1 || got["sum"] == nil || !got["sum"].ForTests {
 		t.Errorf("%v %v", got, err)
 	}
-	refused(dir, Limits{Constraints: 130}, "131 constraints, and 130 are the most: raise proofs.constraints")
+	refused(dir, serve.Proofs{Constraints: 130}, "131 constraints, and 130 are the most: raise proofs.constraints")
 	if err := os.Mkdir(filepath.Join(dir, "a b"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	refused(dir, Limits{Constraints: 131}, "name it by letters")
+	refused(dir, serve.Proofs{Constraints: 131}, "name it by letters")
 	if err := os.Rename(filepath.Join(dir, "a b"), filepath.Join(dir, "empty")); err != nil {
 		t.Fatal(err)
 	}
-	refused(dir, Limits{Constraints: 131}, filepath.Join("empty", "circuit.r1cs"))
+	refused(dir, serve.Proofs{Constraints: 131}, filepath.Join("empty", "circuit.r1cs"))
 }

@@ -1,4 +1,4 @@
-// Package prove is the service that weft serve has for proofs: circuits with their keys, which stay
+// Package prove is the serve.Prover of weft serve: circuits with their keys, which stay
 // on devices, and proofs of them within limits. Proofs wait for their turn, and the one whose deadline
 // is nearest is made first; those of jobs, which have none, wait no longer than a client may. Witnesses
 // are secret: they are cleared after use and never logged.
@@ -22,59 +22,17 @@ import (
 	"github.com/consensys/gnark/backend/witness"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/serve"
 	"github.com/weft-run/weft/workload/zk"
 )
 
-// Limits bound what clients can take.
-type Limits struct {
-	Constraints int           // of a circuit
-	Concurrent  int           // proofs at a time
-	Queue       int           // proofs of clients that may wait
-	Time        time.Duration // of a proof, and of a client's request with its wait
-}
-
-// Errors of a service. Those about a witness that does not satisfy the circuit wrap ErrWitness; of one
-// that is not for the circuit at all they wrap ErrInvalid too.
-var (
-	ErrNotFound = errors.New("no such circuit")
-	ErrInvalid  = errors.New("bad request")
-	ErrWitness  = zk.ErrWitness
-	ErrBusy     = errors.New("too many proofs wait")
-	ErrClosed   = errors.New("the server is ending")
-)
-
-// Circuit describes a circuit.
-type Circuit struct {
-	Name        string
-	Constraints int
-	Public      int // values
-	Secret      int
-	// ForTests says that one program made the keys, so that proofs prove nothing to others.
-	ForTests bool
-}
-
-// Proof is a proof with its public values and times.
-type Proof struct {
-	Proof  []byte            // as gnark writes it
-	Public map[string]string // values by the names of variables
-	Queued time.Duration
-	Took   time.Duration
-}
-
-// Stats are the figures of a circuit since the start.
-type Stats struct {
-	Circuit                           string
-	Proved, Refused, Failed, Verified uint64
-	Seconds                           float64 // that proofs took
-	Waiting, Running                  int     // now
-}
-
 // circuit is a circuit with its keys, on devices.
 type circuit struct {
-	Circuit
+	api.Circuit
 	keys   *zk.Keys
 	prover *zk.Prover
-	stats  Stats
+	stats  serve.ProofStats
 }
 
 // Keys are circuits of a folder, before they are on devices.
@@ -84,7 +42,7 @@ type Keys map[string]*zk.Keys
 var isName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
 // ReadKeys reads the circuits of a folder, which has a folder for each, as weft zk setup makes it.
-func ReadKeys(dir string, l Limits) (Keys, error) {
+func ReadKeys(dir string, l serve.Proofs) (Keys, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("circuits: %w: weft zk setup %s makes it, with keys for tests", err, filepath.Join(dir, "NAME"))
@@ -118,7 +76,7 @@ func ReadKeys(dir string, l Limits) (Keys, error) {
 
 // Service makes proofs. It is safe for concurrent use.
 type Service struct {
-	limits   Limits
+	limits   serve.Proofs
 	circuits map[string]*circuit
 	ctx      context.Context // ends when proofs under way are to be cut off
 	cut      context.CancelFunc
@@ -132,7 +90,7 @@ type Service struct {
 }
 
 // New puts the keys on the devices of a runtime.
-func New(rt *weft.Runtime, keys Keys, l Limits) (*Service, error) {
+func New(rt *weft.Runtime, keys Keys, l serve.Proofs) (*Service, error) {
 	s := &Service{limits: l, circuits: make(map[string]*circuit), of: make(map[string]int)}
 	for name, k := range keys {
 		p, err := zk.NewProver(rt, k.Circuit, k.Proving)
@@ -140,7 +98,7 @@ func New(rt *weft.Runtime, keys Keys, l Limits) (*Service, error) {
 			s.release()
 			return nil, fmt.Errorf("circuit %s: %w", name, err)
 		}
-		s.circuits[name] = &circuit{keys: k, prover: p, stats: Stats{Circuit: name}, Circuit: Circuit{
+		s.circuits[name] = &circuit{keys: k, prover: p, stats: serve.ProofStats{Circuit: name}, Circuit: api.Circuit{
 			Name: name, Constraints: k.Circuit.GetNbConstraints(), Public: k.Circuit.GetNbPublicVariables() - 1,
 			Secret: k.Circuit.GetNbSecretVariables(), ForTests: k.ForTests,
 		}}
@@ -172,7 +130,7 @@ func (s *Service) Close(ctx context.Context) error {
 }
 
 // Circuits lists the circuits by their names.
-func (s *Service) Circuits() (out []Circuit) {
+func (s *Service) Circuits() (out []api.Circuit) {
 	for _, name := range slices.Sorted(maps.Keys(s.circuits)) {
 		out = append(out, s.circuits[name].Circuit)
 	}
@@ -183,14 +141,14 @@ func (s *Service) find(name string) (*circuit, error) {
 	if c := s.circuits[name]; c != nil {
 		return c, nil
 	}
-	return nil, fmt.Errorf("%w %q; there is %s", ErrNotFound, name, strings.Join(slices.Sorted(maps.Keys(s.circuits)), ", "))
+	return nil, fmt.Errorf("%w %q; there is %s", serve.ErrNotFound, name, strings.Join(slices.Sorted(maps.Keys(s.circuits)), ", "))
 }
 
 // Circuit describes a circuit.
-func (s *Service) Circuit(name string) (Circuit, error) {
+func (s *Service) Circuit(name string) (api.Circuit, error) {
 	c, err := s.find(name)
 	if err != nil {
-		return Circuit{}, err
+		return api.Circuit{}, err
 	}
 	return c.Circuit, nil
 }
@@ -207,7 +165,7 @@ func (s *Service) Key(name string) ([]byte, error) {
 }
 
 // Stats returns the figures of all circuits, by their names.
-func (s *Service) Stats() (out []Stats) {
+func (s *Service) Stats() (out []serve.ProofStats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(s.circuits)) {
@@ -216,14 +174,15 @@ func (s *Service) Stats() (out []Stats) {
 	return out
 }
 
-// Statement is a circuit with a witness for it. Whoever has one calls Forget in the end.
-type Statement struct {
+// statement is a circuit with a witness for it.
+type statement struct {
+	s *Service
 	c *circuit
 	w witness.Witness
 }
 
 // Read reads a witness of a circuit from JSON. Of the text nothing is kept.
-func (s *Service) Read(name string, text []byte) (*Statement, error) {
+func (s *Service) Read(name string, text []byte) (serve.Statement, error) {
 	c, err := s.find(name)
 	if err != nil {
 		return nil, err
@@ -231,74 +190,82 @@ func (s *Service) Read(name string, text []byte) (*Statement, error) {
 	w, err := zk.ReadWitness(c.keys.Circuit, text)
 	if err != nil {
 		s.count(c, err, 0)
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", serve.ErrInvalid, err)
 	}
-	return &Statement{c, w}, nil
+	return &statement{s, c, w}, nil
 }
 
 // Forget clears the witness.
-func (q *Statement) Forget() { zk.Forget(q.w) }
+func (q *statement) Forget() { zk.Forget(q.w) }
 
 // Prove proves a statement for a client when its turn has come, and has gnark verify the proof. Limits
-// and deadlines are those of the service and of ctx. A client of "" is the server itself, whose proofs
-// are not refused for others that wait.
-func (s *Service) Prove(ctx context.Context, client string, q *Statement) (*Proof, error) {
+// and deadlines are those of the service and of ctx.
+func (q *statement) Prove(ctx context.Context, client string) (out api.Proof, err error) {
+	s := q.s
 	begun := time.Now()
 	if err := s.enter(client); err != nil {
-		return nil, err
+		return out, err
 	}
 	defer s.leave(client)
 	if client != "" { // others have their time from when they begin
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.limits.Time)
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(s.limits.Time))
 		defer cancel()
 	}
 	if err := s.turn(ctx, q.c); err != nil {
 		s.count(q.c, err, 0)
-		return nil, fmt.Errorf("circuit %s: no proof was begun: %w", q.c.Name, err)
+		return out, fmt.Errorf("circuit %s: no proof was begun: %w", q.c.Name, err)
 	}
 	defer s.next(q.c)
 	queued := time.Since(begun)
-	ctx, cancel := context.WithTimeout(ctx, s.limits.Time)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.limits.Time))
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	out, err := q.c.prove(ctx, q.w)
+	proof, public, err := q.c.prove(ctx, q.w)
 	if err != nil && s.ctx.Err() != nil {
-		err = fmt.Errorf("%w: %w", ErrClosed, err)
+		err = fmt.Errorf("%w: %w", serve.ErrClosed, err)
 	}
 	took := time.Since(begun) - queued
 	s.count(q.c, err, took)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	out.Queued, out.Took = queued, took
-	return out, nil
+	c := &q.c.Circuit
+	return api.Proof{
+		Circuit: c.Name, Proof: proof, Public: public, Constraints: c.Constraints, ForTests: c.ForTests,
+		Queued: queued.Seconds(), Took: took.Seconds(),
+	}, nil
 }
 
-// prove makes a proof and has it verified.
-func (c *circuit) prove(ctx context.Context, w witness.Witness) (*Proof, error) {
+// unsatisfied is the error of package zk about a witness that does not satisfy its circuit, which a server knows
+// as serve.ErrWitness.
+type unsatisfied struct{ error }
+
+func (u unsatisfied) Is(target error) bool { return target == serve.ErrWitness }
+func (u unsatisfied) Unwrap() error        { return u.error }
+
+// prove makes a proof, as gnark writes it, and has it verified. public are values by the names of variables.
+func (c *circuit) prove(ctx context.Context, w witness.Witness) (text []byte, public map[string]string, err error) {
 	proof, err := c.prover.Prove(ctx, w)
-	if errors.Is(err, ErrWitness) {
-		return nil, err
+	if errors.Is(err, zk.ErrWitness) {
+		return nil, nil, unsatisfied{err}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("circuit %s: %w", c.Name, err)
+		return nil, nil, fmt.Errorf("circuit %s: %w", c.Name, err)
 	}
-	public, err := w.Public()
+	values, err := w.Public()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := zk.Verify(c.keys.Verifying, proof, public); err != nil {
-		return nil, fmt.Errorf("circuit %s: the proof that was made is wrong: %w", c.Name, err)
+	if err := zk.Verify(c.keys.Verifying, proof, values); err != nil {
+		return nil, nil, fmt.Errorf("circuit %s: the proof that was made is wrong: %w", c.Name, err)
 	}
-	out := &Proof{}
-	if out.Public, err = zk.PublicValues(c.keys.Circuit, w); err != nil {
-		return nil, err
+	if public, err = zk.PublicValues(c.keys.Circuit, w); err != nil {
+		return nil, nil, err
 	}
 	var b bytes.Buffer
 	_, err = proof.WriteTo(&b)
-	out.Proof = b.Bytes()
-	return out, err
+	return b.Bytes(), public, err
 }
 
 // maxProof is the most bytes of a proof without commitments, and maxCommitment of each of those: points with
@@ -317,7 +284,7 @@ func (s *Service) Verify(name string, proof, public []byte) (refused, err error)
 	}
 	values, err := zk.ReadPublic(c.keys.Circuit, public)
 	if err != nil {
-		return nil, fmt.Errorf("%w: public: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: public: %w", serve.ErrInvalid, err)
 	}
 	s.mu.Lock()
 	c.stats.Verified++

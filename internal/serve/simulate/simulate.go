@@ -1,4 +1,6 @@
-package bench
+// Package simulate predicts how a server holds up on a machine that is only described: the server's own batching runs in
+// virtual time, with requests that arrive at a pace and batches that take as long as the simulator predicts.
+package simulate
 
 import (
 	"cmp"
@@ -9,25 +11,27 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/weft-run/weft/cmd/weft/internal/load"
 	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/batch"
 	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/internal/serve/load"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload/reservoir"
 )
 
-// batchCost holds the time of a batch on a device that runs nothing else: all of it, and the part
-// in which the device computes. The rest is copies, which overlap with batches that compute.
-type batchCost struct{ whole, busy time.Duration }
+// Cost is the time that a batch takes on a device where it is alone.
+type Cost struct {
+	Whole time.Duration
+	Busy  time.Duration // the part in which the device computes; the rest is copies, which overlap with other batches
+}
 
-// predictBatch simulates a batch of n inputs on a device that has the weights.
-func predictBatch(m *machine.Machine, on machine.DeviceID, model *reservoir.Model, n int) (batchCost, error) {
+// Batch simulates a batch of n inputs on a device that has the weights.
+func Batch(m *machine.Machine, on machine.DeviceID, model *reservoir.Model, n int) (Cost, error) {
 	g, err := model.BatchGraph(m, n)
 	if err != nil {
-		return batchCost{}, err
+		return Cost{}, err
 	}
 	c := sim.Config{Machine: m, Policy: "finish", Unchecked: true}
 	var bind []sim.Binding
@@ -42,19 +46,35 @@ func predictBatch(m *machine.Machine, on machine.DeviceID, model *reservoir.Mode
 	}
 	r, err := sim.Run(c)
 	if err != nil {
-		return batchCost{}, err
+		return Cost{}, err
 	}
 	for _, run := range r.Runs {
 		if run.Err != nil {
-			return batchCost{}, run.Err
+			return Cost{}, run.Err
 		}
 	}
 	last := r.Runs[1]
-	out := batchCost{whole: last.Ended - last.Submitted, busy: last.Report.Devices[on].Busy}
-	if out.busy <= 0 || out.busy > out.whole {
-		return out, fmt.Errorf("a batch of %d on %s: %v of %v are computed", n, m.DeviceName(on), out.busy, out.whole)
+	out := Cost{Whole: last.Ended - last.Submitted, Busy: last.Report.Devices[on].Busy}
+	if out.Busy <= 0 || out.Busy > out.Whole {
+		return out, fmt.Errorf("a batch of %d on %s: %v of %v are computed", n, m.DeviceName(on), out.Busy, out.Whole)
 	}
 	return out, nil
+}
+
+// Result says what became of the requests that arrived after the warm-up.
+type Result struct {
+	Devices int // that were used
+	Made    int // that the profile is made for
+
+	Arrived  uint64
+	Answered uint64
+	Refused  uint64 // at once, because the deadline would not be met
+	Expired  uint64 // later, because it was not met
+	Failed   uint64
+
+	Latency     load.Histogram // of answered requests
+	Utilisation float64        // of the devices, 0 to 1
+	Batch       float64        // mean number of requests in a batch
 }
 
 // virtual is a server in virtual time.
@@ -66,8 +86,7 @@ type virtual struct {
 	ends    batchEnds
 	from    time.Duration // when counting begins
 	until   time.Duration // when the last request arrives
-	latency load.Histogram
-	row     servingRow
+	result  Result
 	batches int
 	items   int
 	busy    time.Duration
@@ -75,7 +94,7 @@ type virtual struct {
 
 // virtualDevice computes one batch at a time, those it was given first before others.
 type virtualDevice struct {
-	cost []batchCost // by width
+	cost []Cost // by width
 	free time.Duration
 }
 
@@ -101,15 +120,14 @@ func (e *batchEnds) Pop() any {
 	return last
 }
 
-// simulateServing runs a profile on a described machine.
-func simulateServing(c serve.Config, m *machine.Machine, model *reservoir.Model, pace load.Pace) (servingRow, error) {
+// Run runs a server with the settings of a profile and one model on a described machine.
+func Run(c serve.Config, m *machine.Machine, model *reservoir.Model, p load.Pace) (*Result, error) {
 	v, err := newVirtual(c, m, model)
 	if err != nil {
-		return servingRow{}, fmt.Errorf("simulate %s on %s: %w", c.Profile, m.Name, err)
+		return nil, fmt.Errorf("simulate %s on %s: %w", c.Profile, m.Name, err)
 	}
-	v.row.Bins = model.Steps
-	v.run(pace, time.Duration(c.Batch.Deadline))
-	return v.row, nil
+	v.run(p, time.Duration(c.Batch.Deadline))
+	return &v.result, nil
 }
 
 // newVirtual makes a server as weft serve makes it: the batches of a reservoir go to whichever of
@@ -131,7 +149,7 @@ func newVirtual(c serve.Config, m *machine.Machine, model *reservoir.Model) (*vi
 		}
 		var d virtualDevice
 		for _, n := range v.widths {
-			cost, err := predictBatch(m, machine.DeviceID(id), model, n)
+			cost, err := Batch(m, machine.DeviceID(id), model, n)
 			if err != nil {
 				return nil, err
 			}
@@ -140,18 +158,18 @@ func newVirtual(c serve.Config, m *machine.Machine, model *reservoir.Model) (*vi
 		v.devices = append(v.devices, d)
 	}
 	last := len(v.widths) - 1
-	slices.SortStableFunc(v.devices, func(a, b virtualDevice) int { return cmp.Compare(a.cost[last].whole, b.cost[last].whole) })
+	slices.SortStableFunc(v.devices, func(a, b virtualDevice) int { return cmp.Compare(a.cost[last].Whole, b.cost[last].Whole) })
 	v.devices = v.devices[:min(len(v.devices), made)]
 	any := &batch.Device{Devices: len(v.devices)}
 	any.Slots, any.Parallel = infer.Places(m, c.Batch.Depth, len(v.devices))
 	v.m.AddDevice(any)
 	v.m.MaxWaiting = c.Batch.Queue
 	v.model = &batch.Model{MaxBatch: c.Batch.Size, MaxWaiting: c.Batch.Queue, MaxWait: time.Duration(c.Batch.Wait)}
-	v.m.AddModel(v.model, batch.Cost{Fixed: v.devices[0].cost[0].whole}, any)
+	v.m.AddModel(v.model, batch.Cost{Fixed: v.devices[0].cost[0].Whole}, any)
 	for i, n := range v.widths { // as the warm-up does
-		v.m.Measured(v.model, any, n, v.devices[0].cost[i].whole)
+		v.m.Measured(v.model, any, n, v.devices[0].cost[i].Whole)
 	}
-	v.row = servingRow{Kind: "simulated", Profile: c.Profile, On: m.Name, Devices: len(v.devices), Made: made, GoalMS: time.Duration(c.Batch.Deadline).Seconds() * 1e3}
+	v.result.Devices, v.result.Made = len(v.devices), made
 	return v, nil
 }
 
@@ -200,7 +218,7 @@ func (v *virtual) run(p load.Pace, deadline time.Duration) {
 		case "arrival":
 			it := &batch.Item{Owner: at, Examples: 1, Deadline: at + deadline}
 			if at >= v.from {
-				v.row.Arrived++
+				v.result.Arrived++
 			}
 			v.perform(at, v.m.Add(at, v.model, it, nil))
 			next += gap()
@@ -226,14 +244,14 @@ func (v *virtual) perform(now time.Duration, list []batch.Decision) {
 		}
 		switch d.Kind {
 		case batch.Done:
-			v.row.Answered++
-			v.latency.Add(now - arrived)
+			v.result.Answered++
+			v.result.Latency.Add(now - arrived)
 		case batch.Refuse:
-			v.row.Refused++
+			v.result.Refused++
 		case batch.Expire:
-			v.row.Expired++
+			v.result.Expired++
 		case batch.Fail:
-			v.row.Failed++
+			v.result.Failed++
 		}
 	}
 }
@@ -245,14 +263,14 @@ func (v *virtual) begin(now time.Duration, b *batch.Batch) {
 	best, end := 0, time.Duration(0)
 	for i := range v.devices {
 		c := v.devices[i].cost[w]
-		if t := max(now+c.whole-c.busy, v.devices[i].free) + c.busy; i == 0 || t < end {
+		if t := max(now+c.Whole-c.Busy, v.devices[i].free) + c.Busy; i == 0 || t < end {
 			best, end = i, t
 		}
 	}
 	d := &v.devices[best]
 	d.free = end
 	// The part of it that lies in the time that counts.
-	if span := min(end, v.until) - max(end-d.cost[w].busy, v.from); span > 0 {
+	if span := min(end, v.until) - max(end-d.cost[w].Busy, v.from); span > 0 {
 		v.busy += span
 	}
 	if now >= v.from {
@@ -262,14 +280,8 @@ func (v *virtual) begin(now time.Duration, b *batch.Batch) {
 	heap.Push(&v.ends, batchEnd{end, b, v.batches})
 }
 
-// finish makes the row.
+// finish derives the means.
 func (v *virtual) finish(p load.Pace) {
-	r, ms := &v.row, func(q float64) float64 { return v.latency.Quantile(q).Seconds() * 1e3 }
-	r.Rate, r.Seconds = p.Rate, p.Duration.Seconds()
-	r.Reached = float64(r.Answered) / r.Seconds
-	if v.latency.Count() > 0 {
-		r.P50, r.P95, r.P99, r.Most = ms(0.5), ms(0.95), ms(0.99), v.latency.Max().Seconds()*1e3
-	}
-	r.Utilisation = v.busy.Seconds() / (r.Seconds * float64(len(v.devices)))
-	r.Batch = float64(v.items) / float64(max(v.batches, 1))
+	v.result.Utilisation = v.busy.Seconds() / (p.Duration.Seconds() * float64(len(v.devices)))
+	v.result.Batch = float64(v.items) / float64(max(v.batches, 1))
 }

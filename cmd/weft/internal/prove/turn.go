@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/weft-run/weft/internal/serve"
 )
 
 // turn is a proof that waits.
@@ -25,12 +27,12 @@ func (s *Service) enter(client string) error {
 	room := s.limits.Concurrent + s.limits.Queue
 	switch {
 	case s.closed:
-		return ErrClosed
+		return serve.ErrClosed
 	case client == "":
 	case all >= room:
-		return fmt.Errorf("%w: %d are the most", ErrBusy, room)
+		return fmt.Errorf("%w: %d are the most", serve.ErrBusy, room)
 	case s.of[client] >= max(1, (room+1)/2):
-		return fmt.Errorf("%w: %d of them are yours, and no client may have more", ErrBusy, s.of[client])
+		return fmt.Errorf("%w: %d of them are yours, and no client may have more", serve.ErrBusy, s.of[client])
 	}
 	if client != "" {
 		s.of[client]++
@@ -53,7 +55,7 @@ func (s *Service) leave(client string) {
 
 // turn waits until a proof may begin. If it returns no error, the caller calls next in the end. One without
 // a deadline, as those of jobs are, is placed as if it had the latest that a client could have now: those
-// who come later and have as much time are behind it, and after Limits.Time all are.
+// who come later and have as much time are behind it, and after the time of the limits all are.
 func (s *Service) turn(ctx context.Context, c *circuit) error {
 	s.mu.Lock()
 	if s.running < s.limits.Concurrent {
@@ -66,7 +68,7 @@ func (s *Service) turn(ctx context.Context, c *circuit) error {
 	if until, ok := ctx.Deadline(); ok {
 		t.deadline = until
 	} else {
-		t.deadline = time.Now().Add(s.limits.Time)
+		t.deadline = time.Now().Add(time.Duration(s.limits.Time))
 	}
 	at := len(s.waiting)
 	for at > 0 && t.deadline.Before(s.waiting[at-1].deadline) {
@@ -81,7 +83,7 @@ func (s *Service) turn(ctx context.Context, c *circuit) error {
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-s.ctx.Done():
-		err = ErrClosed
+		err = serve.ErrClosed
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

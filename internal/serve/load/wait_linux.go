@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // coarse is the time by which Go's timers may end a wait early: they use epoll, which counts in
@@ -25,10 +24,10 @@ func waitUntil(ctx context.Context, until time.Time) error {
 	}
 	runtime.LockOSThread() // slack is a thread's
 	defer runtime.UnlockOSThread()
-	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // at worst, waits are 50 µs too long
+	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_TIMERSLACK, 1, 0) // at worst, waits are 50 µs too long
 	for left := time.Until(until); left > 0; left = time.Until(until) {
-		t := unix.NsecToTimespec(int64(left))
-		if err := unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &t, nil); err != nil && !errors.Is(err, unix.EINTR) {
+		t := syscall.NsecToTimespec(int64(left))
+		if err := syscall.Nanosleep(&t, nil); err != nil && !errors.Is(err, syscall.EINTR) {
 			return waitCoarsely(ctx, until)
 		}
 	}

@@ -31,8 +31,8 @@ func TestQuantiles(t *testing.T) {
 			sum += d.Seconds()
 		}
 		slices.Sort(ds)
-		if h.Count() != uint64(len(ds)) || h.Min() != ds[0] || h.Max() != ds[len(ds)-1] {
-			t.Fatalf("%d from %v to %v", h.Count(), h.Min(), h.Max())
+		if h.Count() != uint64(len(ds)) || h.min() != ds[0] || h.Max() != ds[len(ds)-1] {
+			t.Fatalf("%d from %v to %v", h.Count(), h.min(), h.Max())
 		}
 		for _, permille := range []int{0, 1, 10, 250, 500, 900, 950, 990, 999, 1000} {
 			rank := max((permille*len(ds)+999)/1000, 1)

@@ -1,5 +1,5 @@
 // Package load sends predictions to a server of the Open Inference Protocol v2 at a rate that
-// does not depend on its answers, and says how long they took. `weft load` calls it. It knows
+// does not depend on its answers, and says how long they took. weft load prints what it says. It knows
 // nothing of weft's own server: any that speaks the protocol over HTTP/1.1 or gRPC will do.
 //
 // The load is open: the time of each request is decided before the first one is sent
@@ -9,7 +9,7 @@
 //
 // Files: target.go (addresses), model.go (what a model takes), tensor.go (inputs and requests),
 // conn.go (one connection), grpc.go (one by gRPC), arrivals.go (when requests are sent), run.go (one load), wait_*.go (waiting
-// for a time), histogram.go and result.go (what it was like), print.go (in words).
+// for a time), histogram.go and result.go (what it was like).
 package load
 
 import (
