@@ -184,8 +184,8 @@ var talkers = map[string][]string{
 var networked = map[string]string{
 	"api":                    "connects to the server that a program names",
 	"internal/oip":           "calls by a connection that it is given",
-	"internal/serve":         "listens where weft serve is told to",
-	"internal/serve/load": "connects to the server that weft load is given",
+	"serve":         "listens where weft serve is told to",
+	"serve/load": "connects to the server that weft load is given",
 	"internal/otlp":          "connects to the collector that a configuration names",
 	"internal/metrics":       "writes the answer to a request that a server hands it",
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos/siege"
-	"github.com/weft-run/weft/internal/serve/load"
 	"github.com/weft-run/weft/cmd/weft/internal/terminal"
+	"github.com/weft-run/weft/serve/load"
 )
 
 // leastSuccess is the part of requests that has to succeed while workers are killed.

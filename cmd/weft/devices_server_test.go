@@ -16,7 +16,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/serve"
 )
 
 // served starts a server of two devices that wants a token, and returns its address and the file

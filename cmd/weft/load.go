@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weft-run/weft/internal/serve/load"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/model"
+	"github.com/weft-run/weft/serve/load"
 )
 
 // Bounds of files that weft load reads, in bytes.

@@ -5,9 +5,9 @@ import (
 	"io"
 	"strings"
 
-	"github.com/weft-run/weft/internal/serve/load"
 	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/serve/load"
 )
 
 // barColumns is the length of the longest bar of a drawn histogram.
@@ -145,4 +145,3 @@ func printLoads(w io.Writer, results []*load.Result) {
 		}
 	}
 }
-

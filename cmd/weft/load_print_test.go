@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weft-run/weft/internal/serve/load"
+	"github.com/weft-run/weft/serve/load"
 )
 
 // What is printed of a load names the requests that got no answer, and who was too slow.

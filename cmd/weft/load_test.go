@@ -17,8 +17,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/weft-run/weft/internal/serve/load"
 	"github.com/weft-run/weft/cmd/weft/internal/terminal"
+	"github.com/weft-run/weft/serve/load"
 )
 
 // predictions is a server of the Open Inference Protocol with one model, which answers as infer says.

@@ -15,7 +15,8 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/prove"
-	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
+	"github.com/weft-run/weft/serve"
 )
 
 // serving is a call of `weft serve`.

@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weft-run/weft/internal/serve/load"
 	"github.com/weft-run/weft/internal/safefile"
-	"github.com/weft-run/weft/internal/serve"
-	"github.com/weft-run/weft/internal/serve/simulate"
 	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/serve"
+	"github.com/weft-run/weft/serve/load"
+	"github.com/weft-run/weft/serve/simulate"
 	"github.com/weft-run/weft/workload/reservoir"
 )
 

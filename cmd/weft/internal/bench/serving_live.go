@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/serve/load"
-	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
+	"github.com/weft-run/weft/serve"
+	"github.com/weft-run/weft/serve/load"
 	"github.com/weft-run/weft/workload/reservoir"
 )
 

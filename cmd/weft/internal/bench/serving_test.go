@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft/internal/serve/load"
-	"github.com/weft-run/weft/internal/serve"
-	"github.com/weft-run/weft/internal/serve/simulate"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/serve"
+	"github.com/weft-run/weft/serve/load"
+	"github.com/weft-run/weft/serve/simulate"
 	"github.com/weft-run/weft/workload/reservoir"
 )
 

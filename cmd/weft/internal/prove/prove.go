@@ -23,7 +23,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/serve"
 	"github.com/weft-run/weft/workload/zk"
 )
 

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/serve"
 	"github.com/weft-run/weft/workload/zk"
 )
 

@@ -27,7 +27,7 @@ import (
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/fake"
-	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/serve"
 	"github.com/weft-run/weft/workload/zk"
 )
 

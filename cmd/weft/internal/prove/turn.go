@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/serve"
 )
 
 // turn is a proof that waits.

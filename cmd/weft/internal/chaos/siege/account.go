@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
-	"github.com/weft-run/weft/internal/serve/load"
+	"github.com/weft-run/weft/serve/load"
 )
 
 // Account is the result of a siege.

@@ -20,8 +20,8 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
-	"github.com/weft-run/weft/internal/serve"
-	"github.com/weft-run/weft/internal/serve/load"
+	"github.com/weft-run/weft/serve"
+	"github.com/weft-run/weft/serve/load"
 )
 
 // Siege is a service under load whose workers are killed.

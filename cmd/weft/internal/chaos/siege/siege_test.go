@@ -16,8 +16,8 @@ import (
 	"github.com/weft-run/weft/cmd/weft/internal/chaos"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/proc"
-	"github.com/weft-run/weft/internal/serve"
-	"github.com/weft-run/weft/internal/serve/load"
+	"github.com/weft-run/weft/serve"
+	"github.com/weft-run/weft/serve/load"
 )
 
 // wrongVar has workers answer differently every time.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/serve"
 )
 
 // doubling is a model that doubles three numbers, by a kernel of the program.

@@ -9,7 +9,7 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"github.com/weft-run/weft/internal/serve/load"
+	"github.com/weft-run/weft/serve/load"
 )
 
 // A server is asked what its model takes, and then for predictions at a rate.
