@@ -183,17 +183,17 @@ var talkers = map[string][]string{
 // program has them do so without being asked to.
 var networked = map[string]string{
 	"api":                    "connects to the server that a program names",
-	"internal/oip":           "calls by a connection that it is given",
-	"serve":         "listens where weft serve is told to",
-	"serve/load": "connects to the server that weft load is given",
-	"internal/otlp":          "connects to the collector that a configuration names",
-	"internal/metrics":       "writes the answer to a request that a server hands it",
+	"serve/internal/oip":     "calls by a connection that it is given",
+	"serve":                  "listens where a configuration says",
+	"serve/load":             "connects to the server that it is given",
+	"serve/internal/otlp":    "connects to the collector that a configuration names",
+	"serve/internal/metrics": "writes the answer to a request that a server hands it",
 }
 
 // handlers are the packages that may import net/http, with the names they must not use of it:
 // they answer requests, and neither listen nor ask others.
 var handlers = map[string][]string{
-	"internal/dashboard": {"ListenAndServe", "ListenAndServeTLS", "Serve", "ServeTLS", "Server", "Get", "Head", "Post", "PostForm", "Client", "DefaultClient", "Transport", "DefaultTransport", "NewRequest", "NewRequestWithContext"},
+	"serve/dashboard": {"ListenAndServe", "ListenAndServeTLS", "Serve", "ServeTLS", "Server", "Get", "Head", "Post", "PostForm", "Client", "DefaultClient", "Transport", "DefaultTransport", "NewRequest", "NewRequestWithContext"},
 }
 
 // sockets are the functions of golang.org/x/sys/unix and syscall that reach others. A
@@ -305,8 +305,8 @@ func TestNoNetworkCatches(t *testing.T) {
 		`import "net"`:                                        1,
 		`import "net/url"`:                                    1,
 	} {
-		if found, err := network("internal/dashboard", "f.go", []byte("package p\n"+src)); err != nil || len(found) != want {
-			t.Errorf("internal/dashboard: %s: found %q, %v; want %d", src, found, err, want)
+		if found, err := network("serve/dashboard", "f.go", []byte("package p\n"+src)); err != nil || len(found) != want {
+			t.Errorf("serve/dashboard: %s: found %q, %v; want %d", src, found, err, want)
 		}
 	}
 	for src, want := range map[string]int{

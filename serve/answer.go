@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // Memory of answers, which counts as that of bodies does (see hold): a client may ask for much in few bytes, and take

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/oip"
+	"github.com/weft-run/weft/serve/internal/infer"
+	"github.com/weft-run/weft/serve/internal/oip"
 )
 
 // wide is a service whose model makes of each number as many as width.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // inferBodies are requests with the input of a reservoir, 1280 numbers, as JSON and as binary

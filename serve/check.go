@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/safefile"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // Check errs at what a server would refuse before it listens: files that the configuration names, the folders of models

@@ -19,9 +19,9 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/catalog"
-	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/otlp"
 	"github.com/weft-run/weft/internal/safefile"
+	"github.com/weft-run/weft/serve/internal/infer"
+	"github.com/weft-run/weft/serve/internal/otlp"
 )
 
 // Config is the content of a server's configuration file. DefaultConfig has the values without one.

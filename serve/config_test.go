@@ -86,7 +86,7 @@ func TestConfig(t *testing.T) {
 
 // The text in docs/SERVE.md is a configuration.
 func TestConfigDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/SERVE.md")
+	doc, err := os.ReadFile("../docs/SERVE.md")
 	if err != nil {
 		t.Fatal(err)
 	}

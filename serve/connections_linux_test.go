@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/oip"
+	"github.com/weft-run/weft/serve/internal/oip"
 )
 
 // fakeConn is a connection from an address.

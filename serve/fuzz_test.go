@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // parseInference reads the body of a request: JSON of header bytes, and after it the binary

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/weft-run/weft/internal/oip"
+	"github.com/weft-run/weft/serve/internal/oip"
 )
 
 // Bounds of connections of gRPC that no configuration has.

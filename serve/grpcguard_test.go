@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/weft-run/weft/internal/oip"
+	"github.com/weft-run/weft/serve/internal/oip"
 )
 
 func TestGRPCTokens(t *testing.T) {

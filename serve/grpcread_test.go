@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/oip"
+	"github.com/weft-run/weft/serve/internal/infer"
+	"github.com/weft-run/weft/serve/internal/oip"
 )
 
 // two are a server that knows ann and bob, and their contexts.

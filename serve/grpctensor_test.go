@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/oip"
+	"github.com/weft-run/weft/serve/internal/infer"
+	"github.com/weft-run/weft/serve/internal/oip"
 )
 
 // echo is a service whose model gives what it takes.

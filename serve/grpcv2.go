@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/oip"
+	"github.com/weft-run/weft/serve/internal/infer"
+	"github.com/weft-run/weft/serve/internal/oip"
 )
 
 // models answers the protocol's calls.

@@ -27,7 +27,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // A page of another site, or one whose name was made to stand for this machine, is refused.

@@ -60,7 +60,7 @@ func TestJobFold(t *testing.T) {
 	if err := r.Do(t.Context(), rt, nil); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("../../workload/protein/testdata/bpti.pdb")
+	text, err := os.ReadFile("../workload/protein/testdata/bpti.pdb")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func ended(t *testing.T, h http.Handler, body string, code int) (j api.Job, r ap
 func TestJobStructure(t *testing.T) {
 	rt, log := devices(t, "cpu"), &bytes.Buffer{}
 	h, _, s := handlerOf(t, func(o *parts) { o.Runtime, o.Log = rt, slog.New(slog.NewTextHandler(log, nil)) })
-	file, err := os.ReadFile("../../workload/protein/testdata/1crn.pdb")
+	file, err := os.ReadFile("../workload/protein/testdata/1crn.pdb")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestJobStructureNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{
-		own, "/etc/hosts", "/proc/self/environ", "/dev/stdin", "-", ".", "..", "../../workload/protein/testdata/1crn.pdb", "./1CRN", "1CRN/", "1CRN.pdb", "testdata/1crn.pdb",
+		own, "/etc/hosts", "/proc/self/environ", "/dev/stdin", "-", ".", "..", "../workload/protein/testdata/1crn.pdb", "./1CRN", "1CRN/", "1CRN.pdb", "testdata/1crn.pdb",
 		"file://" + own, "http://127.0.0.1/1crn.pdb", "1CRN,BPTI", "1CRN," + own, "1CRN\x00", " 1CRN", "~/.ssh/id_rsa", `\\host\share`, "1ub\u0131", "$HOME", "karate.mtx",
 	} {
 		for _, of := range [][2]string{{"landscape", "structure"}, {"elastic", "structure"}, {"phase", "structure"}, {"network", "graph"}} {

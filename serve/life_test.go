@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // A server that is ended before it serves ends without an error.

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/safefile"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // Tensors in shared memory, by Triton's system shared memory extension. A client makes a file in

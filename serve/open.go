@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/dashboard"
-	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/metrics"
-	"github.com/weft-run/weft/internal/otlp"
+	"github.com/weft-run/weft/serve/dashboard"
+	"github.com/weft-run/weft/serve/internal/infer"
+	"github.com/weft-run/weft/serve/internal/metrics"
+	"github.com/weft-run/weft/serve/internal/otlp"
 )
 
 // Options are what a program gives a server beside its configuration. The zero value will do.

@@ -18,7 +18,7 @@ import (
 
 func description(t *testing.T) *openapi3.T {
 	t.Helper()
-	doc, err := openapi3.NewLoader().LoadFromFile("../../docs/openapi.yaml")
+	doc, err := openapi3.NewLoader().LoadFromFile("../docs/openapi.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

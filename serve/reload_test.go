@@ -15,7 +15,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 const scaleGraph = `{

@@ -33,7 +33,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // parts are what a server is made of.

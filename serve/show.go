@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/dashboard"
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/dashboard"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // What the dashboard shows beside the runtime.

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // Every bad request has its status, and a line that says what is wrong and what to do about it.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // badRequest is a mistake of the client.

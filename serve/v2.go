@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/otlp"
+	"github.com/weft-run/weft/serve/internal/infer"
+	"github.com/weft-run/weft/serve/internal/otlp"
 )
 
 // service is the part of an infer.Service that the server uses.

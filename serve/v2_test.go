@@ -21,7 +21,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 
 	"github.com/weft-run/weft/api"
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // protocol is KServe's description of the protocol. It writes parameters of paths as

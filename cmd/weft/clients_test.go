@@ -26,7 +26,7 @@ import (
 )
 
 // protoFolder has KServe's published description of the protocol.
-const protoFolder = "../../internal/serve/testdata/kserve"
+const protoFolder = "../../serve/testdata/kserve"
 
 // client returns the path of a client by others and fails if it is not installed. Those of
 // internal/tools/clients are in the folder that WEFT_CLIENTS names.

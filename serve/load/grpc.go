@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/weft-run/weft/internal/oip"
+	"github.com/weft-run/weft/serve/internal/oip"
 )
 
 // rpcConn is a connection of gRPC. Package grpc makes it again after it has ended.

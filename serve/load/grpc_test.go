@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/weft-run/weft/internal/oip"
+	"github.com/weft-run/weft/serve/internal/oip"
 )
 
 // rpcServer has a model m with an input x of two numbers.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/weft-run/weft/experimental/sim"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/batch"
-	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/serve"
+	"github.com/weft-run/weft/serve/internal/batch"
+	"github.com/weft-run/weft/serve/internal/infer"
 	"github.com/weft-run/weft/serve/load"
 	"github.com/weft-run/weft/workload/reservoir"
 )

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/batch"
+	"github.com/weft-run/weft/serve/internal/batch"
 )
 
 // Options configure a Service. The zero value serves one reservoir of default parameters.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // with returns totals that have what happened from one sample to the next as well. A peak is one of

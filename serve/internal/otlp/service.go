@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // Service is a service of models whose predictions are traced.

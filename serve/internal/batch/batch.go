@@ -1,6 +1,6 @@
 // Package batch decides which requests are computed together, on which device and when,
 // and which are refused. It is a state machine: a call of Machine is an event with its
-// time, and the decisions it appends say what the loop around it (internal/infer) has to
+// time, and the decisions it appends say what the loop around it (serve/internal/infer) has to
 // do. It has no locks, clocks or goroutines, so that a list of events always has the same
 // answer.
 //

@@ -21,7 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -304,7 +304,7 @@ func TestPage(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
 	}
-	doc, err := os.ReadFile("../../docs/METRICS.md")
+	doc, err := os.ReadFile("../../../docs/METRICS.md")
 	if err != nil {
 		t.Fatal(err)
 	}

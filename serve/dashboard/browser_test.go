@@ -130,12 +130,12 @@ func (s *restartable) stop() {
 // state, and tries views, keys, themes, actions and a server that goes and comes back.
 // It needs chromium, node, and npm ci in e2e, where page.mjs is the script:
 //
-//	go test -tags browser ./internal/dashboard -run TestBrowser -v
+//	go test -tags browser ./serve/dashboard -run TestBrowser -v
 //
 // With WEFT_SHOTS=FOLDER it leaves the pictures of docs/img in a folder.
 func TestBrowser(t *testing.T) {
 	if _, err := os.Stat("e2e/node_modules/playwright-core"); err != nil {
-		t.Fatal("run npm ci in internal/dashboard/e2e first")
+		t.Fatal("run npm ci in serve/dashboard/e2e first")
 	}
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"syscall"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/batch"
 	"github.com/weft-run/weft/model"
+	"github.com/weft-run/weft/serve/internal/batch"
 	"github.com/weft-run/weft/workload/reservoir"
 )
 

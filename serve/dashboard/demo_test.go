@@ -24,7 +24,7 @@ var (
 
 // TestDemo shows the page with something to see, when -demo gives an address:
 //
-//	go test -tags browser ./internal/dashboard -run TestDemo -demo 127.0.0.1:8090 -timeout 0
+//	go test -tags browser ./serve/dashboard -run TestDemo -demo 127.0.0.1:8090 -timeout 0
 func TestDemo(t *testing.T) {
 	if *demo == "" {
 		t.Skip("needs -demo ADDRESS")

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"encoding/binary"
-	"github.com/weft-run/weft/internal/batch"
 	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/serve/internal/batch"
 )
 
 // call is a request under way.

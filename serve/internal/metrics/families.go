@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/serve/internal/infer"
 )
 
 // view is what a page is written from.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/batch"
 	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/serve/internal/batch"
 )
 
 // device is a device of the runtime as batches see it. Its fields but d are guarded by

@@ -1,7 +1,7 @@
 // Package infer serves predictions: models in folders, loaded, replaced and unloaded while
 // requests are answered, and a Service that computes requests together in batches on the
 // devices of a runtime. What forms a batch, where and when, and who is refused is decided
-// by internal/batch; this package performs it. It speaks no protocol: serve does.
+// by serve/internal/batch; this package performs it. It speaks no protocol: serve does.
 package infer
 
 import (

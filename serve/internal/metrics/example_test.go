@@ -6,8 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 
-	"github.com/weft-run/weft/internal/infer"
-	"github.com/weft-run/weft/internal/metrics"
+	"github.com/weft-run/weft/serve/internal/infer"
+	"github.com/weft-run/weft/serve/internal/metrics"
 )
 
 // A server mounts the collector, and calls Run beside it.

@@ -8,7 +8,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/internal/dashboard"
+	"github.com/weft-run/weft/serve/dashboard"
 )
 
 // A program shows its own runtime.

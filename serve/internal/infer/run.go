@@ -32,7 +32,7 @@ var elems = map[graph.Elem]Type{
 }
 
 // graphRunner runs a model that is a graph. Its graph is tied to each device that holds
-// weights, so that batches run where internal/batch puts them.
+// weights, so that batches run where serve/internal/batch puts them.
 type graphRunner struct {
 	rt      *weft.Runtime
 	batch   int
