@@ -26,21 +26,21 @@ type Pace struct {
 
 // Bounds of a pace.
 const (
-	MaxRate     = 1e6
-	MaxDuration = 24 * time.Hour
+	maxRate     = 1e6
+	maxDuration = 24 * time.Hour
 )
 
 // Check returns an error unless requests can arrive at that pace.
 func (p Pace) Check() error {
 	switch {
-	case !(p.Rate > 0 && p.Rate <= MaxRate):
-		return fmt.Errorf("%w: a rate of %v; it must be more than 0 and at most %.0f requests a second", ErrOption, p.Rate, MaxRate)
+	case !(p.Rate > 0 && p.Rate <= maxRate):
+		return fmt.Errorf("%w: a rate of %v; it must be more than 0 and at most %.0f requests a second", ErrOption, p.Rate, maxRate)
 	case p.Arrivals != "" && p.Arrivals != Constant && p.Arrivals != Poisson:
 		return fmt.Errorf("%w: arrivals %q; they are %s or %s", ErrOption, p.Arrivals, Constant, Poisson)
-	case p.Duration <= 0 || p.Duration > MaxDuration:
-		return fmt.Errorf("%w: a duration of %v; it must be more than 0 and at most %v", ErrOption, p.Duration, MaxDuration)
-	case p.WarmUp < 0 || p.WarmUp > MaxDuration:
-		return fmt.Errorf("%w: a warm-up of %v; it must be from 0 to %v", ErrOption, p.WarmUp, MaxDuration)
+	case p.Duration <= 0 || p.Duration > maxDuration:
+		return fmt.Errorf("%w: a duration of %v; it must be more than 0 and at most %v", ErrOption, p.Duration, maxDuration)
+	case p.WarmUp < 0 || p.WarmUp > maxDuration:
+		return fmt.Errorf("%w: a warm-up of %v; it must be from 0 to %v", ErrOption, p.WarmUp, maxDuration)
 	}
 	return nil
 }

@@ -94,12 +94,6 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 // ErrOption marks invalid load options, as opposed to server failures.
 var ErrOption = errors.New("bad load")
 
-// Batch returns the number of items in a request.
-func (c *Client) Batch() int { return c.batch }
-
-// Model returns the name of the model that is asked.
-func (c *Client) Model() string { return c.model.Name }
-
 // try sends one request, whose answer must be good.
 func (c *Client) try(ctx context.Context, cn *conn) error {
 	a, err := cn.exchange(ctx, c.requests[0], time.Now().Add(c.o.Timeout), true)

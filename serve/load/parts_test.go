@@ -154,7 +154,7 @@ func TestPaces(t *testing.T) {
 	}
 	for _, change := range []func(*Pace){
 		func(p *Pace) { p.Rate = 0 }, func(p *Pace) { p.Rate = math.NaN() }, func(p *Pace) { p.Rate = math.Inf(1) },
-		func(p *Pace) { p.Arrivals = "bursts" }, func(p *Pace) { p.Duration = 0 }, func(p *Pace) { p.Duration = MaxDuration + 1 },
+		func(p *Pace) { p.Arrivals = "bursts" }, func(p *Pace) { p.Duration = 0 }, func(p *Pace) { p.Duration = maxDuration + 1 },
 		func(p *Pace) { p.WarmUp = -1 },
 	} {
 		p := good

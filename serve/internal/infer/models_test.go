@@ -243,7 +243,7 @@ func TestBlur(t *testing.T) {
 	dir := filepath.Join(folder, "blur")
 	os.Mkdir(dir, 0o755)
 	for _, name := range []string{"blur.json", "gauss.npy", "blur.cu", "blur.spv"} {
-		src, err := os.ReadFile(filepath.Join("..", "..", "examples", "blur", name))
+		src, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "blur", name))
 		if err != nil {
 			t.Fatal(err)
 		}
