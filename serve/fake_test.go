@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/serve/internal/infer"
 )
 
@@ -142,7 +143,7 @@ func (f *fake) Close(context.Context) error {
 func start(t testing.TB, change func(o *parts)) (*Server, *fake, string) {
 	t.Helper()
 	f := newFake()
-	o := parts{Config: DefaultConfig(), Service: f, Version: "test", Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	o := parts{Config: DefaultConfig(), Service: f, Workloads: catalog.All(), Version: "test", Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	o.Config.Listen = "127.0.0.1:0"
 	if change != nil {
 		change(&o)
@@ -195,7 +196,7 @@ func ask(h http.Handler, method, path, body string, header ...string) *httptest.
 func handlerOf(t testing.TB, change func(o *parts)) (http.Handler, *fake, *Server) {
 	t.Helper()
 	f := newFake()
-	o := parts{Config: DefaultConfig(), Service: f, Version: "test"}
+	o := parts{Config: DefaultConfig(), Service: f, Workloads: catalog.All(), Version: "test"}
 	if change != nil {
 		change(&o)
 	}

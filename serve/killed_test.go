@@ -50,7 +50,7 @@ func serveState(dir string) {
 	}
 	rt, err := weft.Open(ctx, o)
 	fail(err)
-	s, err := newServer(parts{Config: c, Service: newFake(), Runtime: rt, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	s, err := newServer(parts{Config: c, Service: newFake(), Workloads: catalog.All(), Runtime: rt, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	fail(err)
 	fail(s.take())
 	go func() { fail(s.accept()) }()

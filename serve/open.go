@@ -17,6 +17,9 @@ import (
 
 // Options are what a program gives a server beside its configuration. The zero value will do.
 type Options struct {
+	// Workloads are kinds of jobs that clients may ask for besides those that come with the server. Their names differ
+	// from one another and from these.
+	Workloads []Workload
 	// Prover proves circuits, nil for none. The server closes it.
 	Prover Prover
 	// Open opens the devices of a job that names some; nil refuses such jobs.
@@ -32,7 +35,7 @@ func Open(rt *weft.Runtime, c Config, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := parts{Config: c, Service: models, Runtime: rt, Proofs: o.Prover, Version: o.Version, Log: o.Log}
+	p := parts{Config: c, Service: models, Runtime: rt, Workloads: offers(o.Workloads), Proofs: o.Prover, Version: o.Version, Log: o.Log}
 	if o.Open != nil {
 		p.Open = func(ctx context.Context, devices string) (*weft.Runtime, error) {
 			of := c

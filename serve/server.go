@@ -33,6 +33,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/serve/internal/infer"
 )
 

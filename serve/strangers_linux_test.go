@@ -95,7 +95,7 @@ func TestBurdens(t *testing.T) {
 // Heads that never end, of which each has a place, do not take memory without end, nor keep out who has a token.
 func TestEndlessHeads(t *testing.T) {
 	const many = 200
-	s, _, address := start(t, func(o *Options) {
+	s, _, address := start(t, func(o *parts) {
 		o.Config.Tokens, o.Config.Limits.ReadTime = tokenFile(t, secretToken), Duration(10*patience)
 		o.Config.Limits.Bodies, o.Config.Limits.Body = 8<<20, 1<<20
 	})
@@ -135,7 +135,7 @@ func asksOnce(t *testing.T, address string, o api.Options) {
 func TestUntakenHTTP2(t *testing.T) {
 	const streams = 200
 	cert, key := certificate(t, "localhost")
-	s, _, address := start(t, func(o *Options) {
+	s, _, address := start(t, func(o *parts) {
 		o.Config.Tokens, o.Config.TLS = tokenFile(t, secretToken), TLS{cert, key}
 		o.Config.Limits.WriteTime = Duration(10 * patience)
 		o.Config.Limits.Bodies, o.Config.Limits.Body = 8<<20, 1<<20

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/model"

@@ -16,6 +16,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/prove"
 	"github.com/weft-run/weft/cmd/weft/internal/terminal"
+	"github.com/weft-run/weft/cmd/weft/internal/workloads"
 	"github.com/weft-run/weft/serve"
 )
 
@@ -175,7 +176,7 @@ func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Conf
 	if err != nil {
 		return err
 	}
-	s, err := serve.Open(rt, config, serve.Options{Prover: prover, Open: v.open, Version: built().String(), Log: v.log})
+	s, err := serve.Open(rt, config, serve.Options{Workloads: workloads.Served(), Prover: prover, Open: v.open, Version: built().String(), Log: v.log})
 	if err != nil {
 		return terminal.Usage(err)
 	}

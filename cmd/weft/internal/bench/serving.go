@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/cmd/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/serve"
 	"github.com/weft-run/weft/serve/load"

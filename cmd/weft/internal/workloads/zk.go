@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/serve"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/zk"
 	"github.com/weft-run/weft/workload/zk/msm"
@@ -120,3 +121,18 @@ func (p powerOfTwo) Set(v string) error {
 
 func (p powerOfTwo) String() string { return "" } // the flag of the log says what it is
 func (p powerOfTwo) Type() string   { return "number" }
+
+// Served returns the workloads of proofs as a server takes them.
+func Served() (out []serve.Workload) {
+	for _, w := range proofs {
+		out = append(out, serve.Workload{Name: w.Name, Does: w.Short, New: func() serve.Order {
+			flags, order := w.Order()
+			o := serve.Order{Bytes: order.Bytes, Check: order.Check, Make: order.Build}
+			for _, f := range flags.All() {
+				o.Parameters = append(o.Parameters, serve.Parameter{Name: f.Name, Usage: f.Usage, Value: f})
+			}
+			return o
+		}})
+	}
+	return out
+}
