@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
@@ -19,6 +20,7 @@ import (
 func openedOn(t *testing.T) Config {
 	c := DefaultConfig()
 	c.Listen, c.Models = "127.0.0.1:0", t.TempDir()
+	c.Limits.DrainTime = Duration(10 * time.Minute) // it ends a hang
 	return c
 }
 

@@ -47,6 +47,7 @@ func start(t *testing.T, rt *weft.Runtime, o serve.Options, change func(c *serve
 	t.Helper()
 	c := serve.DefaultConfig()
 	c.Listen, c.GRPC, c.Models = "127.0.0.1:0", "none", t.TempDir()
+	c.Limits.DrainTime = serve.Duration(10 * time.Minute) // it ends a hang
 	if change != nil {
 		change(&c)
 	}
