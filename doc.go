@@ -84,11 +84,46 @@
 // since they use the caller's memory: those in Go that take long should ask
 // [Call.Stopped] and return.
 //
+// # How a run begins
+//
+// Run and Submit resolve the bindings to the graph's ports (inputs, outputs, and handles bound to resident data) and
+// hand an exec.Job to the loop; Prepare does the first part once and reuses the jobs of runs that have ended, so that a
+// run allocates only its report. When a run begins, the memory it binds is claimed until it ends (claims.go): the
+// memory of an output must overlap no other memory of this run or of one in progress. Prepare also fuses short
+// tasks (graph.Fuse), which a CUDA device launches by one call. Apply builds the graph itself: a task for each range
+// that Plan gives, over the caller's slices.
+//
+// # How checkpoints are made
+//
+//	step or stage ──► due? ──► save: compare and copy ──► step or stage ──► …
+//	                             live blocks into copies         │ meanwhile
+//	                             (saver.go)                      ▼
+//	                               data-N, sync ─► manifest, sync ─► folder, sync
+//	                                  ─► rename to checkpoint-N ─► folder, sync ─► old files go
+//
+// The computation waits while the state is copied: once for memory of the program, twice for resident data, which is
+// brought home first. A goroutine writes meanwhile. When the context ends, the last checkpoint is on the disk before
+// the call returns. A stage that is cancelled leaves resident data as it was, and so does a step if its state is all
+// resident and no run of it had ended (resident.writes). Otherwise the copy after an earlier step is written;
+// saver.hold makes it, after the first step that changed memory, or resident data by several runs, and whenever
+// five hundred times as long has passed as the copy took. A checkpoint belongs to a computation if name, parameters,
+// number of steps, and for a graph the SHA-256 of its JSON and of each input are the same. A folder is locked by the
+// runtime that has it open.
+//
+// # Watching
+//
+//	Engine.Watch ─notices─► loop ─publish, once a step─► Feed ─► Runtime.Events
+//	                                                      ├──► callback of WithProgress
+//	                                                      └──► client of the socket ─► weft top
+//
+// Nothing is computed while nobody watches. internal/exec has the feeds, internal/monitor the protocol of the socket;
+// a figure of a device is a line of figures in socket.go.
+//
 // # Beside this package
 //
 // Package pipeline runs streams of items through stages. Package model runs graphs that
 // are files, with the sources of their kernels and their weights. The packages below workload
-// compute with the caller's data in one call, as gemm.Mul and merkle.RootOf. Package sim
+// compute with the caller's data in one call, as gemm.Mul and merkle.RootOf. Package experimental/sim
 // runs a graph on a described machine in virtual time, with the engine that also runs it
 // live; package trace tells where the time went. What may import what is checked by
 // layering_test.go.

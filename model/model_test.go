@@ -124,11 +124,11 @@ func TestBindingsThatDoNotFit(t *testing.T) {
 	x, y := Bind("x", make([]float32, 4)), Bind("y", make([]float32, 4))
 	flat := &Array{graph.F4, []int64{4}, make([]byte, 16)}
 	for want, bs := range map[string][]Binding{
-		`nothing is bound to x float32 [2 2], y float32 [2 2]`:                      {},
-		`nothing is bound to y float32 [2 2]`:                                       {x},
-		`data "x" is bound twice`:                                                   {x, x, y},
-		`unknown input or output "z"; did you mean x?`:                              {x, y, Bind("z", []float32{1})},
-		`data "w" has weights, which come with the model`:                           {x, y, Bind("w", make([]float32, 4))},
+		`nothing is bound to x float32 [2 2], y float32 [2 2]`:                {},
+		`nothing is bound to y float32 [2 2]`:                                 {x},
+		`data "x" is bound twice`:                                             {x, x, y},
+		`unknown input or output "z"; did you mean x?`:                        {x, y, Bind("z", []float32{1})},
+		`data "w" has weights, which come with the model`:                     {x, y, Bind("w", make([]float32, 4))},
 		`binding of data "x": it holds int32, and data "x" takes float32`:     {Bind("x", make([]int32, 4)), y},
 		`binding of data "x": it has 20 bytes, and data "x" takes 16`:         {Bind("x", make([]float32, 5)), y},
 		`binding of data "x": it has the shape [4], and data "x" takes [2 2]`: {flat.As("x"), y},

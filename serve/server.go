@@ -10,6 +10,52 @@
 // tensor.go (bodies), answer.go (memory of answers), v2.go and memory.go (models), grpc.go, grpcconn.go, grpcguard.go, grpcread.go,
 // grpcv2.go and grpctensor.go (models by gRPC), jobs.go, jobrun.go, jobfold.go, jobstate.go and jobkept.go (jobs), prover.go and proofs.go (proofs), devices.go,
 // events.go, config.go, configread.go, check.go (a configuration, tried) and profile.go.
+//
+// # The way of a request
+//
+//	connection ─► a place, of so many  ─► guard: Host and Origin, token, rate and number of
+//	              (connections.go)        requests of the client (guard.go, origin.go, tokens.go, rate.go)
+//	                                                 │
+//	     dashboard ◄── no route ──── routes (server.go)
+//	                                                 │
+//	             ┌──────────────────┬────────────────┴─┬──────────────────┐
+//	             ▼                  ▼                  ▼                  ▼
+//	       body, within limits   models (v2.go)   jobs (jobs.go,     events (events.go)
+//	       (body.go, reader.go,     │             jobrun.go)              ▲
+//	       tensor.go)               ▼                  │                  │
+//	                             infer.Service         └─────► hub ───────┘
+//
+// Bodies are read by one strict reader in one pass (reader.go): what it accepts, encoding/json accepts with the same
+// meaning, which fuzz targets check. Elements of tensors go from text to bytes without a value in between. Memory is
+// reserved as a body arrives (hold), from that of all bodies and of its client.
+//
+// Answers (answer.go) count as bodies do. Those of predictions are reserved by Room, which the service asks once it
+// knows the examples and before the request waits; others count in answerWriter until the connection has taken them.
+// Where what was given back since the last collection and what is in use exceed the limit by a sixty-fourth, a
+// collection is begun (garbage.go); whoever takes memory waits for it from a thirty-second on.
+//
+// Errors are values with a status (failure), or errors of the service, which statusOf maps. A handler returns its error
+// and fail writes it, or status for gRPC.
+//
+// gRPC (grpc.go) has a listener of its own and the same tokens, allowances, readers of parameters and checks of
+// tensors; predict is where both protocols meet. The guard (grpcguard.go) acts before a call's message is read, for
+// which methods of one message are registered as streams: a message counts against the limits while it is read, by
+// the size of the largest, and then by what it takes decoded (grpcread.go), which is reserved before it is decoded.
+//
+// Shared memory (memory.go) is read and written as files of /dev/shm, before the service sees a request and after it
+// answered. Nothing is mapped, so that nothing a client does to its file is a SIGBUS.
+//
+// Jobs are a table under one lock; each that runs has a goroutine, which the end waits for. With a state folder
+// (jobstate.go) each has a file, replaced as a whole, which is on the disk before anybody is told of the change. A job
+// is marked as running before it starts; one that is so marked at the next start goes on from a checkpoint that has
+// more of it than the one before (jobkept.go), and is interrupted otherwise. Input that is made and results that are checked
+// cannot be stopped and count as running until they have ended. An end that cannot be written is told
+// with an error that says so.
+//
+// Events have numbers. The hub keeps the latest 1024, and 4 MiB, for readers that come back, and drops a reader for
+// whom 256 or 4 MiB wait.
+//
+// The end (Server.Drain): not ready, then no more connections, then requests and jobs, then streams, then the service.
 package serve
 
 import (

@@ -35,4 +35,30 @@
 // # Progress
 //
 // [WithProgress] has a callback told how many tasks and elements have ended.
+//
+// # How tasks run
+//
+// [Go] calls a function on a goroutine of a pool; its result is in a [Future]. Nothing here has to do with devices,
+// data or the engine. Two packages below do the work:
+//
+//	Go ──plain──────────────► deque of the caller's slot ──┐
+//	 │                                 ▲                   ├─► goroutine of the slot ─► function
+//	 └─with options─► Gate.Add ──Queue─┘                   │        │
+//	                    │  ▲   ──Offer──► Gate.Next ───────┘        │ ended
+//	                    │  └───────────── Gate.Ended ◄──────────────┤ if the gate
+//	                    └──Start──► a goroutine of its own ─► function ┘ knows the task
+//
+// internal/gate decides (predecessors, limits, priorities, retries, cancellation), internal/pool performs.
+//
+// # A function over elements
+//
+// [Map], [Each] and [Filter] are one pass; [Reduce] is one for each level of its tree. A pass begins with four parts
+// for each processor, each a task without options. A part that has run for 200 µs gives the second half of what is
+// left to a new task: parts of quick elements are never divided, and elements that take long end as tasks of their
+// own. The clock is read after 1, 2, 4 … 64 elements. A part that fails lowers the number of the first element that
+// failed: parts after it end, parts before it go on with a context that is cancelled. With options every element
+// is a task, and the group cancels those that have not begun. The tree of Reduce combines neighbours, level by
+// level; a task takes eight values at a time, three levels at once, which changes nothing of the tree. [Stream]
+// starts a task for every element from a goroutine of its own, holds as many tokens as elements may be on their way,
+// and waits for the futures in order.
 package task

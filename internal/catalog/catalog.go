@@ -4,6 +4,9 @@
 //
 // Files: catalog.go (entries, and jobs that are made of them), flags.go (what can be set), growth.go (larger jobs),
 // list.go (the list), protein.go (workloads of a protein's structure), fold.go (foldings, which are no workload).
+//
+// A workload is a row of list (list.go); an operation of a domain is a row of operations in cmd/weft/internal/workloads/operations.go: a workload
+// with flags, not a package.
 package catalog
 
 import (

@@ -11,6 +11,12 @@
 //
 // One sampler serves all who look, and there is none while nobody does: to watch a runtime has
 // a small cost for each task. Start at sampler.go.
+//
+// The sampler looks at the runtime once a second for all readers of the stream, and subscribes to events, while there
+// is a reader; the state is written as JSON once for all of them. A reader that had the frame before is sent what
+// changed, any other the whole. The page is plain HTML, CSS and JavaScript modules and computes nothing but how a number
+// is written: rates and quantiles come from the server, and each number on the page names its place in the state
+// (data-path), by which TestBrowser compares all of them. Models and jobs come in by two small interfaces.
 package dashboard
 
 import (

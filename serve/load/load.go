@@ -10,6 +10,20 @@
 // Files: target.go (addresses), model.go (what a model takes), tensor.go (inputs and requests),
 // conn.go (one connection), grpc.go (one by gRPC), arrivals.go (when requests are sent), run.go (one load), wait_*.go (waiting
 // for a time), histogram.go and result.go (what it was like).
+//
+//	schedule ─next─► turn ─► wait until it is due ─► turn is handed on
+//	                  ▲                                    │
+//	                  └── the next free connection    send, read the answer, count
+//
+// The turn is held by one goroutine, which has a free connection and waits for the next arrival. It hands the turn on
+// and sends the request itself, so that nothing has to be woken between the moment a request is due and the system
+// call that sends it. A connection of gRPC is one of package grpc for itself, and messages are bytes before the load
+// begins (grpc.go). The wait (wait_linux.go) leaves the last 2 ms to a thread that sleeps in the kernel without slack,
+// since Go's timers are those of epoll, in milliseconds. Late is what was sent more than 1 ms after it was due. The
+// time that this process added (from when a request was due and its connection free to when it was sent) is
+// reported separately: if it is long, the generator was the bottleneck, and the report says so. Each arrival is
+// counted once: answered, refused, failed, timed out, unsent or unfinished. In tests time is virtual
+// (testing/synctest) and connections are pipes, so that latencies are exact.
 package load
 
 import (

@@ -12,6 +12,31 @@
 //
 // An event costs steps that grow with the logarithm of the number of items that wait, and
 // with the number of devices times that of models.
+//
+//	Infer ──check──► Machine.Add ──► queue (model) ──────► line (priority, client) ──► batch
+//	  │                 │ Refuse                 │ ready: full, or waited enough          │ Start
+//	  │◄────────────────┘                        └── Next, Tick ◄── one timer             ▼
+//	  │◄── Done, Fail, Expire ◄────────────────── Machine.Ended ◄── a goroutine runs it on its device
+//
+// Cost. For each model on each device the machine learns what a batch takes: a fixed time and one for each example,
+// fitted to measured batches whose weight decays (cost.go). The warm-up gives the first measurements.
+//
+// Waiting. With an idle device, waiting for the next arrival (λ a second) delays the n examples that are there by 1/λ
+// and saves the newcomer what would be left of their batch, of which a is the fixed cost: a model waits while
+// n+1 < λ·a, never for longer than a, and not into its most urgent deadline (Machine.dueOf in dispatch.go). It does
+// not wait where the newcomer's batch would be computed in parallel (Device.Parallel): a CPU device computes as many
+// at once as it has cores but one, up to four. Further places of a device (Device.Slots, key depth) only keep it
+// busy between batches (infer.Places).
+//
+// Order. The priority first, then clients in turns by deficit round robin, so that what two clients with waiting
+// requests got differs by at most twice the largest request. Every eighth request, and every eighth batch, goes to
+// the level or model that has gone longest without. Requests of a lower priority fill up a batch as far as it makes
+// none late that goes before them (Machine.start).
+//
+// Admission. A request is refused at once, with when to ask again, if the batches before it, dealt out to the devices,
+// end after its deadline, or if the queue is full. One client alone may fill it: when others come, whoever has the
+// most places gives up what came last, of its lowest priority, until all have as many (tally.yields). On an idle device
+// a request is always taken, so that a prediction that is too high is corrected.
 package batch
 
 import (

@@ -2,6 +2,25 @@
 // requests are answered, and a Service that computes requests together in batches on the
 // devices of a runtime. What forms a batch, where and when, and who is refused is decided
 // by serve/internal/batch; this package performs it. It speaks no protocol: serve does.
+//
+// # Devices and models
+//
+// The service follows the runtime's events (devices.go): a graph is put on a device that comes into service, with the
+// weights as they were loaded, and forgotten on one that goes. A model that no device in service has is not ready;
+// while it is being put on one its requests wait, and else they are refused. A folder has a model.yaml (config.go), or
+// folders of versions that do. A graph is tied to each device that has the memory and can run it
+// (model.Prepared.On), with its weights there once; a reservoir is placed by the runtime. What a batch takes is bounded
+// before anything is allocated. A model is replaced by loading the new one beside it: requests that were taken end on
+// the old one, whose memory goes with the last. A graph has a fixed shape. Where batch says that the first dimension
+// is the batch, requests fill it from the start and zeros are behind them; otherwise it runs for each request. Results
+// have the bits that each request has alone.
+//
+// # Faults
+//
+// Requests of a batch that failed are computed one by one. Those of a lost device are computed elsewhere, or by
+// itself when it is back (batch.Machine.Expect). A batch that takes ten times as long as predicted, and more than a
+// second, loses its claim to the device: other models go on there, its own does not until it ends. Every request has
+// its answer by its deadline, computed or not.
 package infer
 
 import (

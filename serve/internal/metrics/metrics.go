@@ -4,6 +4,9 @@
 //
 // Files: metrics.go (samples and the handler), figures.go (formulas, pure), families.go (which
 // figures there are), page.go (the text format), host.go (the machine, from /proc).
+//
+// A Collector samples the runtime, the service and /proc once a second and keeps a minute of samples; formulas
+// (figures.go) are functions of two of them. Figures are taken from two snapshots and not counted as they happen.
 package metrics
 
 import (

@@ -1,6 +1,9 @@
 // Package otlp sends traces of predictions to a collector of OpenTelemetry, by OTLP over HTTP with
 // JSON. `weft serve` uses it where its configuration names a collector. Files: otlp.go (the exporter),
 // span.go (spans, and where a request belongs), service.go (spans of predictions).
+//
+// Traces are made by a service around the service, which measures Infer and takes the wait and the batch from the
+// answer. Spans wait in a bounded queue for a goroutine that sends them. A prediction has three spans.
 package otlp
 
 import (

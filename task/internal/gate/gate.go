@@ -7,6 +7,11 @@
 // The gate sees only what needs a decision. Tasks without predecessors, limit, priority
 // and retries go to the queues of the pool without it; one of them that gets a successor
 // is told to the gate by Outside.
+//
+// A task is in one of eight places (fresh, waiting, lined, out, blocked, returning, pausing, over), and Task.move
+// allows only the moves of one table. Gate.admit gives the places of a limit: tasks that want theirs back go before
+// tasks that have not begun. Tasks that the gate holds end at once when their context does; the gate asks the
+// pool to watch a context while it holds tasks of it.
 package gate
 
 import (

@@ -17,6 +17,36 @@
 // Who owns what: deques and the state of a task are for every goroutine; the gate, the
 // rules of tasks and the watches of scopes are behind Pool.mu. Under it no function of a
 // task is called, and no lock is taken but that of a context and Group.mu.
+//
+// # Order
+//
+// A task without options is never shown to the gate. It is pushed to the deque of the goroutine that starts it, or to
+// the queue of tasks from outside; the goroutine that claims it first, by one atomic change of its state, runs
+// it. Every 61st time the oldest come first, in turns those from outside, those that tasks of the slot have started
+// and those of another slot. If a plain task gets a successor, its state is marked, and its end is told to the gate.
+//
+// # Goroutines
+//
+// A goroutine ends when it finds no task; a push starts one if fewer run than there are slots. The goroutine
+// gives up its count first and looks at the deques afterwards, and a push does it the other way round, so that one of
+// the two sees the other. While tasks are queued and processors are idle, twice in a row 10 ms apart, the watchdog
+// doubles the number of goroutines that may run: tasks may block on a channel or the network, which the pool cannot see.
+//
+// # Waiting
+//
+// A task that waits, with the context it was called with, for one that is queued runs that one on its own stack, at
+// most 255 deep (Task.Wait, Task.runs). It runs no other task, since that might in turn wait for it. If the other one
+// runs already or is held, the goroutine sleeps and its slot gets another; when it goes on, there is one goroutine
+// more than slots until one of them ends its task. A wait with a context derived from that of a task is a wait of
+// this task, on whatever goroutine, and runs no other task. A wait with a context of no task is from outside: the
+// task keeps its slot or its place within a limit.
+//
+// Within a limit a task runs on a goroutine of its own and tells the gate Block and Unblock around a wait: its place
+// is free while any goroutine of the task waits, and its other goroutines go on without.
+//
+// Each task notes what it waits for. Before it sleeps it follows these notes, and the predecessors of tasks that are
+// held, and returns ErrDeadlock if they lead back to it (Task.leadsTo). Waits of tasks without a limit are noted
+// only with the context of the task.
 package pool
 
 import (

@@ -2,6 +2,20 @@
 // (this file), and the suite of them with its page. A benchmark checks what it
 // computes before it reports a time. The command offers them; they take from it how
 // settings are read and devices are opened.
+//
+// weft bench serve --machine (serve/simulate) runs the state machine of serve/internal/batch in virtual time, where a
+// batch takes what the simulator predicts for its graph (reservoir.Model.BatchGraph) on a device that has the weights,
+// and goes to the device that has it done first.
+//
+// weft bench domains runs the operations of cmd/weft/internal/workloads/operations.go on the CPU, on each other device, and on both
+// together, in turns, so that other load affects all of them alike. The crossover is where the ratio of times is 1, on a
+// line through the two measured sizes around it, in logarithms of both. Each operation runs 13 times: the result of the
+// first run is checked, in memory that was overwritten before, and the last ten count. A size at which a device takes
+// longer than --longest (1 s) is left out on it. Sizes go from small to large over all operations, so that --timeout costs
+// the largest.
+//
+// weft bench failover runs tasks one after another on one device fewer than there are, and reads the time of a loss and of
+// the next start of its task from the trace.
 package bench
 
 import (

@@ -2,6 +2,8 @@
 // on devices, and proofs of them within limits. Proofs wait for their turn, and the one whose deadline
 // is nearest is made first; those of jobs, which have none, wait no longer than a client may. Witnesses
 // are secret: they are cleared after use and never logged.
+//
+// Proofs wait for their turn in the order of their deadlines, so that the few at work have the memory.
 package prove
 
 import (
