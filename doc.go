@@ -126,5 +126,5 @@
 // compute with the caller's data in one call, as gemm.Mul and merkle.RootOf. Package experimental/sim
 // runs a graph on a described machine in virtual time, with the engine that also runs it
 // live; package trace tells where the time went. What may import what is checked by
-// layering_test.go.
+// internal/tools/house/layering_test.go.
 package weft

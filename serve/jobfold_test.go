@@ -19,14 +19,12 @@ import (
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/workload/protein/fold"
-	"github.com/weft-run/weft/workload/zk"
 )
 
-// allFuncs are the kernels of all jobs and of proofs.
+// allFuncs are the kernels of all jobs.
 func allFuncs() map[string]weft.Func {
 	all := catalog.Funcs()
 	maps.Copy(all, fold.Funcs())
-	maps.Copy(all, zk.Funcs())
 	return all
 }
 

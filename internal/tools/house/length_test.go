@@ -1,4 +1,4 @@
-package weft
+package house
 
 import (
 	"go/ast"

@@ -1,4 +1,4 @@
-package weft
+package house
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 // TestAPI compares what users can name with testdata/api.txt, so that every change of the
 // public face is seen, and is made on purpose:
 //
-//	go test . -run '^TestAPI$' -rewrite
+//	go test ./internal/tools/house -run '^TestAPI$' -rewrite
 func TestAPI(t *testing.T) {
 	compare(t, "testdata/api.txt", strings.Join(publicNames(t).lines, "\n")+"\n")
 }

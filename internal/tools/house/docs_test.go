@@ -1,4 +1,4 @@
-package weft
+package house
 
 import (
 	"flag"
@@ -11,10 +11,13 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/mod/modfile"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write generated files anew: testdata/api.txt, docs/CALLS.md, docs/PACKAGES.md")
@@ -47,7 +50,7 @@ func compare(t *testing.T, file, got string) {
 			t.Errorf("new: %s", line)
 		}
 	}
-	t.Errorf("%s differs from the source; if that is meant, write it anew with: go test . -run '^%s$' -rewrite", file, t.Name())
+	t.Errorf("%s differs from the source; if that is meant, write it anew with: go test ./internal/tools/house -rewrite", file)
 }
 
 // TestDocs sees that docs/PACKAGES.md and docs/CALLS.md say what the source says.
@@ -99,10 +102,10 @@ type sourceText struct {
 	modules []string // of third parties
 }
 
-// folder is a package of this module, without its tests.
+// folder is a package of this tree, without its tests.
 type folder struct {
 	name, doc string          // doc is the package's first sentence
-	imports   map[string]bool // folders of this module, and modules of third parties
+	imports   map[string]bool // folders of this tree, and modules of third parties
 	calls     []documented
 }
 
@@ -111,14 +114,18 @@ type documented struct{ signature, does string }
 
 func readSources(t *testing.T) *sourceText {
 	t.Helper()
-	mod, err := os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &sourceText{folders: make(map[string]*folder)}
-	for line := range strings.Lines(string(mod)) {
-		if name, _, ok := strings.Cut(strings.TrimSpace(line), " v"); ok {
-			s.modules = append(s.modules, name)
+	for _, dir := range workspace(t) {
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mod, err := modfile.ParseLax("go.mod", text, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range mod.Require {
+			s.modules = append(s.modules, r.Mod.Path)
 		}
 	}
 	sources(t, s.add)
@@ -205,15 +212,15 @@ func (s *sourceText) packages() string {
 	var b strings.Builder
 	b.WriteString(`# Packages
 
-Every package with the first sentence of its documentation and what it imports: folders of this module, then modules
-of third parties. ` + "`layering_test.go`" + ` says what each may import and why it may import no more. Written by
-` + "`go test . -run '^TestDocs$' -rewrite`" + `.
+Every package with the first sentence of its documentation and what it imports: folders of this tree, then modules
+of third parties. ` + "`internal/tools/house/layering_test.go`" + ` says what each may import and why it may import no more.
+Written by ` + "`go test ./internal/tools/house -rewrite`" + `.
 `)
 	side := func(dir string) string {
-		switch first, _, _ := strings.Cut(dir, "/"); {
+		switch {
 		case s.folders[dir].name == "main":
 			return "Programs"
-		case first == "internal":
+		case slices.Contains(strings.Split(dir, "/"), "internal"):
 			return "Internal"
 		}
 		return "What programs import"
@@ -264,7 +271,7 @@ root, err := merkle.RootOf(ctx, rt, leaves) // RFC 6962; merkle.TreeOf makes pro
 
 The documentation of each package says what its results guarantee: class X is the same bytes on any devices, R the same
 bytes on any number of devices of one backend, T values within a stated tolerance. Written by
-` + "`go test . -run '^TestDocs$' -rewrite`" + `.
+` + "`go test ./internal/tools/house -rewrite`" + `.
 `)
 	for _, dir := range slices.Sorted(maps.Keys(s.folders)) {
 		d := s.folders[dir]

@@ -1,4 +1,4 @@
-package weft
+package house
 
 import (
 	"fmt"
@@ -14,8 +14,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/mod/modfile"
 )
 
+// module is the path of the root's module, with which those of the others begin.
 const module = "github.com/weft-run/weft"
 
 // room is a package of the house and what it may bring in.
@@ -80,6 +83,10 @@ var house = []room{
 		why: "what a program was built from is in the program itself"},
 	{pkg: "internal/tools/plant",
 		why: "who judges the checks of workloads must not depend on them"},
+	{pkg: "internal/tools/house",
+		why: "who judges the tree reads it as text"},
+	{pkg: "internal/tools/modproxy", modules: []string{"golang.org/x/mod"},
+		why: "modules are written as they are, whatever is in them"},
 	{pkg: "internal/tools/mutate",
 		why: "who judges the tests of a package must not depend on it"},
 	{pkg: "internal/probe", imports: []string{"graph"},
@@ -258,10 +265,9 @@ func TestLayering(t *testing.T) {
 	})
 }
 
-// A program that imports the root package alone, or a workload that is no proof, does not have
-// gnark-crypto linked in.
+// Nothing but proofs brings in gnark-crypto: no package of the root's module, nor the server.
 func TestDependencies(t *testing.T) {
-	for pkg, has := range map[string]bool{".": false, "./workload/...": true, "./workload/merkle": false, "./workload/zk/ntt": true} {
+	for pkg, has := range map[string]bool{"./...": false, "./serve/...": false, "./workload/zk/ntt": true} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", pkg).Output()
 		if err != nil {
 			t.Fatalf("go list -deps %s: %v", pkg, err)
@@ -287,9 +293,27 @@ func TestRootAlone(t *testing.T) {
 	}
 }
 
-// sources calls fn with every file of the module that is no test.
+// workspace returns the folders of the modules that go.work uses.
+func workspace(t *testing.T) (folders []string) {
+	t.Helper()
+	text, err := os.ReadFile("go.work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, err := modfile.ParseWork("go.work", text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, use := range work.Use {
+		folders = append(folders, path.Clean(use.Path))
+	}
+	return folders
+}
+
+// sources calls fn with every file of the workspace that is no test.
 func sources(t *testing.T, fn func(file string, src []byte)) {
 	t.Helper()
+	modules := workspace(t)
 	seen := 0
 	err := filepath.WalkDir(".", func(file string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -297,8 +321,9 @@ func sources(t *testing.T, fn func(file string, src []byte)) {
 		}
 		name := e.Name()
 		if e.IsDir() {
-			_, nested := os.Stat(filepath.Join(file, "go.mod"))
-			if file != "." && (name == "testdata" || name[0] == '.' || name[0] == '_' || nested == nil) {
+			_, err := os.Stat(filepath.Join(file, "go.mod"))
+			other := err == nil && !slices.Contains(modules, filepath.ToSlash(file)) // a module that go.work does not use
+			if file != "." && (name == "testdata" || name[0] == '.' || name[0] == '_' || other) {
 				return filepath.SkipDir
 			}
 			return nil
