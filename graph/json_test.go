@@ -378,7 +378,7 @@ func TestDecodeManyPieces(t *testing.T) {
 	if err := pieces(1000); err != nil {
 		t.Error(err)
 	}
-	if err := pieces(9000); !errors.Is(err, ErrSize) || !strings.Contains(err.Error(), "have 40504500 together, and 33554432 are the most") {
+	if err := pieces(9000); !errors.Is(err, ErrSize) || !strings.Contains(err.Error(), "have 40504500 pieces of data, more than the limit of 33554432") {
 		t.Errorf("9000 tasks that use half of 9000 pieces each: %v", err)
 	}
 }

@@ -43,7 +43,7 @@ alone. The beginning of an output without a file is printed.
 --checkpoint DIR writes checkpoints to a folder. A run that was killed or
 interrupted continues with the same command and --resume, and ends with the same
 bytes (results of class X and R). weft checkpoint show DIR verifies it.
---resume-if-any begins or continues, for a command that is started automatically.
+--resume-if-any begins or continues, for commands that are started by a service.
 If a checkpoint cannot be written, for example on a full disk, the run goes on
 with a warning, its report counts them, and its exit status is unaffected.`,
 		Example: `  weft run gemm
