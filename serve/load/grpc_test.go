@@ -136,7 +136,7 @@ func TestGRPCRefuses(t *testing.T) {
 		{&rpcServer{}, "", "name one, as in grpc://HOST:PORT/MODEL", Options{}},
 		{&rpcServer{}, "/m", `names model "m", and --model "other"`, Options{Model: "other"}},
 		{&rpcServer{}, "/other", `no model "other" there (NotFound: no such model)`, Options{}},
-		{spec("", "FP32", 1), "/m", "has no name", Options{}},
+		{spec("", "FP32", 1), "/m", "every input needs a name", Options{}},
 		{spec("x", "FP33", 1), "/m", "does not know", Options{}},
 		{spec("x", "FP32", -2), "/m", "a dimension of -2", Options{}},
 		{spec(strings.Repeat("x", maxMetadata), "FP32", 1), "/m", "larger than max", Options{}},

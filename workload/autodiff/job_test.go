@@ -90,7 +90,7 @@ func TestRejects(t *testing.T) {
 		"no expression":             {Problem: autodiff.Expression, Count: 1, Expr: " "},
 		"only problem expression":   {Problem: autodiff.Rosenbrock, Count: 1, Expr: "x"},
 		"bounds":                    {Problem: autodiff.Rosenbrock, Count: 1, High: 1},
-		"those that it names":       {Problem: autodiff.Expression, Count: 1, Expr: "x", Dims: 2},
+		"the expression names its variables":       {Problem: autodiff.Expression, Count: 1, Expr: "x", Dims: 2},
 		"from 2 to 1":               {Problem: autodiff.Expression, Count: 1, Expr: "x", Low: 2, High: 1},
 		"from NaN to 1":             {Problem: autodiff.Expression, Count: 1, Expr: "x", Low: math.NaN(), High: 1},
 		"from 0 to +Inf":            {Problem: autodiff.Expression, Count: 1, Expr: "x", High: math.Inf(1)},

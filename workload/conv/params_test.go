@@ -23,7 +23,7 @@ func TestParamsOfGraphs(t *testing.T) {
 		{graph.Conv2D{N: 1, C: 1, H: 4, W: 4, K: 1, R: 3, S: 3, Stride: 0, Pad: 1}, 16, 9, 16, "stride must be from 1"},
 		{graph.Conv2D{N: 1, C: 1 << 31, H: 1, W: 1, K: 1, R: 1, S: 1, Stride: 1}, 16, 9, 16, "must be from 1"},
 		// 40000 zeros around one number take 37 MB beside 0.4 MB of filters and results.
-		{graph.Conv2D{N: 1, C: 1, H: 1, W: 1, K: 1, R: 200, S: 200, Stride: 200, Pad: 22000}, 1, 40000, 220 * 220, "pad less"},
+		{graph.Conv2D{N: 1, C: 1, H: 1, W: 1, K: 1, R: 200, S: 200, Stride: 200, Pad: 22000}, 1, 40000, 220 * 220, "use less padding"},
 	} {
 		args := [][]byte{make([]byte, 4*c.x), make([]byte, 4*c.w), make([]byte, 4*c.y)}
 		for _, step := range []graph.Step{graph.Step{}.With(c.p), graph.Step{}.With(rowsParams{Conv2D: c.p, rows: 1})} {
