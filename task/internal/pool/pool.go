@@ -319,7 +319,7 @@ func (p *Pool) aged(slot uint16, turn uint32) *Task {
 			t = s.own.oldest()
 		case 2:
 			if n > 1 {
-				t = p.steal(&p.slots[(uint32(slot)+1+turn/3%(n-1))%n], s)
+				t = p.steal(&p.slots[other(uint32(slot), turn/3, n)], s)
 			}
 		}
 		if t != nil {
@@ -328,6 +328,9 @@ func (p *Pool) aged(slot uint16, turn uint32) *Task {
 	}
 	return nil
 }
+
+// other returns one of n slots that is not the given one: each of them once in n-1 turns.
+func other(slot, turn, n uint32) uint32 { return (slot + 1 + turn%(n-1)) % n }
 
 // older claims the oldest task of an inbox, or else of those from outside.
 func (p *Pool) older(s *slot) *Task {

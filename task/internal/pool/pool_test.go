@@ -197,6 +197,23 @@ func TestEverySlot(t *testing.T) {
 	idle(t, p)
 }
 
+// Every slot looks at each of the others in turn, or old tasks of one could wait without end.
+func TestOther(t *testing.T) {
+	for n := uint32(2); n < 10; n++ {
+		for slot := range n {
+			seen := make([]bool, n)
+			for turn := range n - 1 {
+				seen[other(slot, turn+7*(n-1), n)] = true
+			}
+			for i, is := range seen {
+				if is == (uint32(i) == slot) {
+					t.Errorf("slot %d of %d looks at %v", slot, n, seen)
+				}
+			}
+		}
+	}
+}
+
 // TestDeque compares a deque with a slice.
 func TestDeque(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
