@@ -94,7 +94,7 @@ func (r *Runtime) knowledge() (*cut.Knowledge, error) {
 	}
 	return &cut.Knowledge{
 		Machine: r.machine, Cost: history, Devices: st[:len(r.names)],
-		Policy: r.policy, Partitioner: r.partitioner, MaxInFlight: r.o.Concurrent,
+		Policy: r.policy, Partitioner: r.partitioner, Concurrent: r.o.Concurrent,
 	}, nil
 }
 

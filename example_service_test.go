@@ -72,7 +72,7 @@ func ExamplePrepared_With() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	background, err := p.With(weft.RunOptions{Weight: 0.1, MaxInFlight: 1})
+	background, err := p.With(weft.RunOptions{Weight: 0.1, Concurrent: 1})
 	if err != nil {
 		log.Fatal(err)
 	}

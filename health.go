@@ -61,8 +61,8 @@ func parseLadder(list string, own map[string]Rung) ([]engine.TimedRung, error) {
 func (o *Options) health() engine.HealthRules {
 	ladder, _ := parseLadder(o.Ladder, o.Rungs)
 	return engine.HealthRules{
-		MaxFailures: o.MaxFailures, MaxLosses: o.MaxLosses, MaxTempC: o.MaxTemperature, MaxMemUsed: 1 - cmp.Or(o.MemoryMargin, 0.05),
-		MaxPowerW: o.PowerBudget, MaxTotalW: o.TotalPower, MaxOthers: o.MaxUtilisation, Ladder: ladder,
+		MaxFailures: o.MaxFailures, MaxLosses: o.MaxLosses, MaxTemperature: o.MaxTemperature, MaxMemUsed: 1 - cmp.Or(o.MemoryMargin, 0.05),
+		PowerBudget: o.PowerBudget, TotalPower: o.TotalPower, MaxUtilisation: o.MaxUtilisation, Ladder: ladder,
 		Probe: o.ProbeInterval >= 0, ProbeEvery: max(o.ProbeInterval, 0),
 	}
 }

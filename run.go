@@ -139,9 +139,9 @@ type RunOptions struct {
 	Priority int
 	// Weight is the part of the devices a run gets relative to others at the same time (1).
 	Weight float64
-	// MaxInFlight is the largest number of its tasks that are given to devices and not
+	// Concurrent is the largest number of its tasks that are given to devices and not
 	// ended; 0 means no limit.
-	MaxInFlight int
+	Concurrent int
 	// Timeout bounds each execution of a task that names none, as Options.TaskTimeout, which
 	// it replaces; -1 means no bound.
 	Timeout time.Duration
@@ -159,8 +159,8 @@ func (o *RunOptions) check() error {
 		return fmt.Errorf("priority %d; use -%d to %d", o.Priority, most, most)
 	case !(o.Weight >= 0) || o.Weight > most || o.Weight > 0 && o.Weight < 1.0/most:
 		return fmt.Errorf("weight %v; use a number from 1e-6 to 1e6, or 0 for 1", o.Weight)
-	case o.MaxInFlight < 0:
-		return fmt.Errorf("max in flight %d; use 1 or more, or 0 for no limit", o.MaxInFlight)
+	case o.Concurrent < 0:
+		return fmt.Errorf("concurrent %d; use 1 or more, or 0 for no limit", o.Concurrent)
 	case o.Timeout < -1:
 		return fmt.Errorf("timeout %v; use a time, or -1 for no bound", o.Timeout)
 	case o.Retries < -1:
@@ -181,7 +181,7 @@ func (p *Prepared) With(o RunOptions) (*Prepared, error) {
 	}
 	out := *p
 	out.o, out.idle = RunOptions{
-		Priority: cmp.Or(o.Priority, p.o.Priority), Weight: cmp.Or(o.Weight, p.o.Weight), MaxInFlight: cmp.Or(o.MaxInFlight, p.o.MaxInFlight),
+		Priority: cmp.Or(o.Priority, p.o.Priority), Weight: cmp.Or(o.Weight, p.o.Weight), Concurrent: cmp.Or(o.Concurrent, p.o.Concurrent),
 		Timeout: cmp.Or(o.Timeout, p.o.Timeout), Retries: cmp.Or(o.Retries, p.o.Retries),
 	}, make(chan *call, maxIdle)
 	return &out, nil
@@ -425,7 +425,7 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 	default:
 		c = &call{p: p, slots: make([]Binding, len(p.ports)), claims: make([]claim, len(p.ports)), end: make(chan exec.End, 1)}
 		c.job.Memory, c.job.Check = c.memory, c.begin
-		c.job.Options = engine.RunOptions{Priority: p.o.Priority, Weight: p.o.Weight, MaxInFlight: p.o.MaxInFlight, Timeout: p.o.Timeout, Retries: p.o.Retries}
+		c.job.Options = engine.RunOptions{Priority: p.o.Priority, Weight: p.o.Weight, Concurrent: p.o.Concurrent, Timeout: p.o.Timeout, Retries: p.o.Retries}
 		c.job.Free = func() { p.r.claims.release(c) }
 		c.job.Done = func(rep *engine.Report, err error) {
 			p.r.tell(c.end, rep, c.ended(rep, err))

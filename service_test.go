@@ -88,7 +88,7 @@ func stream(ctx context.Context, t *testing.T, rt *weft.Runtime) {
 	}
 	square, err := rt.Prepare(streamGraph(t, "square", graph.Read))
 	if err == nil {
-		square, err = square.With(weft.RunOptions{MaxInFlight: 2, Weight: 3, Priority: 1, Retries: 5})
+		square, err = square.With(weft.RunOptions{Concurrent: 2, Weight: 3, Priority: 1, Retries: 5})
 	}
 	if err != nil {
 		t.Error(err)
@@ -425,16 +425,16 @@ func TestRunOptions(t *testing.T) {
 		_, err = q.Run(t.Context(), weft.Bind("x", x), weft.Bind("y", y))
 		return err
 	}
-	if err := run(weft.RunOptions{MaxInFlight: 1}, 0); err != nil || most.Load() != 1 {
+	if err := run(weft.RunOptions{Concurrent: 1}, 0); err != nil || most.Load() != 1 {
 		t.Errorf("%d tasks ran at a time, want one: %v", most.Load(), err)
 	}
 	if err := run(weft.RunOptions{Retries: -1}, 1); err == nil || !strings.Contains(err.Error(), "a bad day") {
 		t.Errorf("a task that may not fail: %v", err)
 	}
-	if err := run(weft.RunOptions{Retries: 9, MaxInFlight: 1}, 9); err != nil {
+	if err := run(weft.RunOptions{Retries: 9, Concurrent: 1}, 9); err != nil {
 		t.Errorf("a task that may fail nine times: %v", err)
 	}
-	for _, bad := range []weft.RunOptions{{MaxInFlight: -1}, {Weight: math.NaN()}, {Weight: math.Inf(1)}, {Timeout: -2}, {Retries: -2}, {Priority: 1 << 40}} {
+	for _, bad := range []weft.RunOptions{{Concurrent: -1}, {Weight: math.NaN()}, {Weight: math.Inf(1)}, {Timeout: -2}, {Retries: -2}, {Priority: 1 << 40}} {
 		if _, err := p.With(bad); !errors.Is(err, weft.ErrOptions) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("options %+v: %v", bad, err)
 		}

@@ -121,7 +121,7 @@ func TestSpoiltInputs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				with := weft.RunOptions{MaxInFlight: 1} // writing what others read is a race
+				with := weft.RunOptions{Concurrent: 1} // writing what others read is a race
 				if strings.HasSuffix(name, retries) {
 					with.Retries = 3
 				}

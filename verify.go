@@ -71,7 +71,7 @@ const maxVerifyErrors = 8
 // driver returns the driver of the device on which tasks are checked.
 func (v *verifier) driver() driver.Driver {
 	return cpu.New(cpu.Options{
-		Cores: 1, Apart: verify.Dialect, Lanes: verifyLanes,
+		Cores: 1, Apart: verify.Dialect, Streams: verifyLanes,
 		Funcs: map[string]driver.Func{verify.Kernel.Impls[0].Entry: v.check},
 	})
 }
@@ -112,7 +112,7 @@ func (v *verifier) begin(g *graph.Graph, o RunOptions) (*graph.Graph, *checks) {
 	if len(picked) == 0 {
 		return g, nil
 	}
-	o.MaxInFlight = 0 // which bounds the tasks of the run, and each execution has one
+	o.Concurrent = 0 // which bounds the tasks of the run, and each execution has one
 	c := &checks{g: g, o: o, devices: make([]trace.DeviceReport, len(v.r.names))}
 	v.mu.Lock()
 	v.next++

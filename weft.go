@@ -20,6 +20,7 @@ import (
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/backend/cpu"
+	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/internal/monitor"
@@ -205,9 +206,9 @@ func openRuntime(ctx context.Context, o Options, sel machine.Selection, keeps *k
 		Calibrate: !o.NoCalibrate, CacheDir: cache, HealthInterval: o.HealthInterval,
 		CancelWait: o.CancelWait, CloseWait: o.CloseWait, HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact, Checksums: o.Checksums, Spares: listed(o.Spares), Rungs: o.ownRungs(), Patient: patient, Enter: enter,
 		Engine: engine.Options{
-			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
-			NoRecovery: o.NoFaultTolerance, Explain: explain, Health: o.health(),
-			Rebalance: sched.RebalanceOptions{Spread: o.RebalanceThreshold, MinInterval: o.RebalanceInterval},
+			Policy: policy, Trace: rt.trace, Concurrent: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
+			NoFaultTolerance: o.NoFaultTolerance, Explain: explain, Health: o.health(),
+			Rebalance: sched.RebalanceOptions{Threshold: o.RebalanceThreshold, Interval: o.RebalanceInterval},
 		},
 	})
 	if err != nil {
@@ -275,25 +276,26 @@ func (r *Runtime) drivers(sel machine.Selection, cache string) ([]driver.Driver,
 		r.registered = make(map[string]Func)
 	}
 	o := all.Options{
-		Select: sel, Pin: r.o.Pin, Realtime: r.o.Realtime, Streams: r.o.Streams, Funcs: r.registered, Late: r.applied.find, Standby: r.o.Standby, Hang: r.o.HangTimeout,
-		WorkerCommand: strings.Fields(r.o.WorkerCommand), CacheDir: cache, Validate: r.o.Validation,
+		Select: sel, Streams: r.o.Streams, Funcs: r.registered, Late: r.applied.find, CacheDir: cache, Validation: r.o.Validation,
+		Threads: cpu.Threads{Pin: r.o.Pin, Realtime: r.o.Realtime},
+		Workers: proc.Workers{Standby: r.o.Standby, HangTimeout: r.o.HangTimeout, WorkerCommand: strings.Fields(r.o.WorkerCommand)},
 	}
 	if r.o.Isolate {
 		if r.most > 0 && r.o.MemoryReserve >= r.most {
 			return nil, fmt.Errorf("%w: memory_reserve: %.1f GiB cannot stay free of the %.1f GiB that there are; give less", ErrOptions, float64(r.o.MemoryReserve)/(1<<30), float64(r.most)/(1<<30))
 		}
-		o.Isolate, o.Confined, o.MaxData, o.Reserve = true, r.o.Confine, r.o.WorkerBytes, max(r.o.MemoryReserve, 0)
-		if o.MaxData <= 0 {
-			o.MaxData = max(r.most, 1<<30) / 2
+		o.Isolate, o.Confine, o.WorkerBytes, o.MemoryReserve = true, r.o.Confine, r.o.WorkerBytes, max(r.o.MemoryReserve, 0)
+		if o.WorkerBytes <= 0 {
+			o.WorkerBytes = max(r.most, 1<<30) / 2
 		}
 		if r.o.MemoryReserve == 0 {
-			o.Reserve = r.most / 20
+			o.MemoryReserve = r.most / 20
 		}
 		if runtime.GOOS != "linux" {
 			return nil, fmt.Errorf("%w: isolate: worker processes need Linux", ErrOptions)
 		}
 	}
-	if o.Workers() {
+	if o.Apart() {
 		// HostBytes limits what the engine allocates in it, which is not all that
 		// lies there: what is put, and parts of copies on their way, need room too.
 		var err error

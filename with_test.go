@@ -45,7 +45,7 @@ func TestWithAdds(t *testing.T) {
 		want int64
 	}{
 		"one":             {once, 1},
-		"and another":     {with(once, weft.RunOptions{Weight: 2, MaxInFlight: 1}), 1},
+		"and another":     {with(once, weft.RunOptions{Weight: 2, Concurrent: 1}), 1},
 		"the later wins":  {with(once, weft.RunOptions{Retries: 1}), begins(with(p, weft.RunOptions{Retries: 1}))},
 		"and none before": {p, usual},
 	} {

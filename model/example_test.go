@@ -72,7 +72,7 @@ func ExamplePrepared_With() {
 		log.Fatal(err)
 	}
 	defer p.Release()
-	behind, err := p.With(weft.RunOptions{Weight: 0.1, MaxInFlight: 1})
+	behind, err := p.With(weft.RunOptions{Weight: 0.1, Concurrent: 1})
 	if err != nil {
 		log.Fatal(err)
 	}

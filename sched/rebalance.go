@@ -33,14 +33,14 @@ type Move struct {
 // RebalanceOptions say when to rebalance and how much. Zero fields take the
 // defaults named.
 type RebalanceOptions struct {
-	Hot    float64 // a device above it is overloaded (0.8)
-	Cold   float64 // a device below it has room (0.5)
-	Spread float64 // the least difference worth acting on (0.3)
+	Hot       float64 // a device above it is overloaded (0.8)
+	Cold      float64 // a device below it has room (0.5)
+	Threshold float64 // the least difference worth acting on (0.3)
 	// MaxMoves bounds the moves of one call (10).
 	MaxMoves int
-	// MinInterval is the least time between two rebalances (1 s), so that the
+	// Interval is the least time between two rebalances (1 s), so that the
 	// effect of one is seen before the next.
-	MinInterval time.Duration
+	Interval time.Duration
 	// Now is the time of the call; Last is when Rebalance last returned moves,
 	// 0 if it never did. The caller keeps it.
 	Now, Last time.Duration
@@ -64,14 +64,14 @@ func (o RebalanceOptions) withDefaults() RebalanceOptions {
 	if o.Cold == 0 {
 		o.Cold = defaultCold
 	}
-	if o.Spread == 0 {
-		o.Spread = defaultSpread
+	if o.Threshold == 0 {
+		o.Threshold = defaultSpread
 	}
 	if o.MaxMoves == 0 {
 		o.MaxMoves = defaultMaxMoves
 	}
-	if o.MinInterval == 0 {
-		o.MinInterval = defaultMinInterval
+	if o.Interval == 0 {
+		o.Interval = defaultMinInterval
 	}
 	return o
 }
@@ -80,14 +80,14 @@ func (o RebalanceOptions) withDefaults() RebalanceOptions {
 // does not look at queued tasks.
 func Uneven(loads []Load, o RebalanceOptions) bool {
 	o = o.withDefaults()
-	if len(loads) < 2 || o.Last > 0 && o.Now-o.Last < o.MinInterval {
+	if len(loads) < 2 || o.Last > 0 && o.Now-o.Last < o.Interval {
 		return false
 	}
 	hot, cold := loads[0].Util, loads[0].Util
 	for _, l := range loads {
 		hot, cold = max(hot, l.Util), min(cold, l.Util)
 	}
-	return hot > o.Hot && cold < o.Cold && hot-cold > o.Spread
+	return hot > o.Hot && cold < o.Cold && hot-cold > o.Threshold
 }
 
 // Rebalance says which queued tasks should move. It acts only when some device

@@ -43,7 +43,7 @@ func gpus(t *testing.T, split int) *proc.Options {
 			t.Error(err)
 		}
 	})
-	return &proc.Options{Driver: "cuda", Config: config, Memory: mem, Parts: func(machine.Device) int { return split }}
+	return &proc.Options{Workers: proc.Workers{Memory: mem}, Driver: "cuda", Config: config, Parts: func(machine.Device) int { return split }}
 }
 
 // workers are the processes that serve this one's devices.

@@ -208,14 +208,14 @@ func (tr *trial) drawOptions(r *rand.Rand) {
 			}
 		}
 		if k&limited != 0 && r.IntN(2) == 0 {
-			o.MaxInFlight = 1 + r.IntN(4)
+			o.Concurrent = 1 + r.IntN(4)
 		}
 		if k&frugal != 0 && r.IntN(2) == 0 {
 			o.Retries = 1 + r.IntN(3)
 		}
 	}
 	if k&limited != 0 && r.IntN(2) == 0 {
-		c.MaxInFlight = 1 + r.IntN(6)
+		c.Concurrent = 1 + r.IntN(6)
 	}
 	if k&frugal != 0 {
 		c.Retries = 1 + r.IntN(4)

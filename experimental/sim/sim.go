@@ -43,8 +43,8 @@ type Job struct {
 	Bind []Binding
 	// Weight is the run's share of the devices relative to others (1).
 	Weight float64
-	// MaxInFlight limits the run's tasks in flight; 0 means no limit.
-	MaxInFlight int
+	// Concurrent limits the run's tasks in flight; 0 means no limit.
+	Concurrent int
 	// Timeout and Retries replace those of Config for this run if not 0; a negative Timeout
 	// removes the limit of its tasks.
 	Timeout time.Duration
@@ -84,16 +84,16 @@ type Config struct {
 	Trace *trace.Recorder
 	// Explain, when set, is called for every placement.
 	Explain func(sched.Explanation)
-	// MaxInFlight limits tasks in flight over all devices; 0 means no limit.
-	MaxInFlight int
+	// Concurrent limits tasks in flight over all devices; 0 means no limit.
+	Concurrent int
 	// TaskTimeout bounds each execution of a task that names no timeout of its own;
 	// 0 bounds none.
 	TaskTimeout time.Duration
 	// Retries is the number of times that a task may fail before its run does (3).
 	Retries int
-	// NoRecovery turns fault tolerance off: a lost device fails the runs that had
+	// NoFaultTolerance turns fault tolerance off: a lost device fails the runs that had
 	// tasks in flight there or need what only its memory held.
-	NoRecovery bool
+	NoFaultTolerance bool
 	// Rebalance holds the thresholds of the balancer.
 	Rebalance sched.RebalanceOptions
 	// Spares accept no work until a fault swaps them in. Those that Faults names
@@ -127,8 +127,8 @@ type Config struct {
 func (c *Config) options() engine.Options {
 	o := c.engine
 	o.Machine, o.Cost, o.Seed, o.Policy = c.Machine, c.Cost, c.Seed, c.NewPolicy
-	o.Trace, o.Explain, o.MaxInFlight, o.TaskTimeout, o.Retries = c.Trace, c.Explain, c.MaxInFlight, c.TaskTimeout, c.Retries
-	o.NoRecovery, o.Rebalance, o.Spares = c.NoRecovery, c.Rebalance, c.Spares
+	o.Trace, o.Explain, o.Concurrent, o.TaskTimeout, o.Retries = c.Trace, c.Explain, c.Concurrent, c.TaskTimeout, c.Retries
+	o.NoFaultTolerance, o.Rebalance, o.Spares = c.NoFaultTolerance, c.Rebalance, c.Spares
 	return o
 }
 
@@ -424,7 +424,7 @@ func (l *loop) submit(now time.Duration) {
 	for len(l.jobs) > 0 && l.jobs[0].At <= now {
 		j := &l.jobs[0]
 		l.jobs = l.jobs[1:]
-		o := engine.RunOptions{Weight: j.Weight, MaxInFlight: j.MaxInFlight, Timeout: j.Timeout, Retries: j.Retries, Priority: j.Priority, Rather: j.Rather}
+		o := engine.RunOptions{Weight: j.Weight, Concurrent: j.Concurrent, Timeout: j.Timeout, Retries: j.Retries, Priority: j.Priority, Rather: j.Rather}
 		for _, b := range j.Bind {
 			o.Bind = append(o.Bind, engine.Binding{Data: b.Data, Ref: l.refs[b.Resident]})
 		}

@@ -65,7 +65,7 @@ func TestVerifyIsRight(t *testing.T) {
 		n := 3 + rnd.IntN(3)
 		bad := machine.DeviceID(rnd.IntN(n))
 		c := Config{
-			Machine: sameGPUs(n), Seed: seed, Noise: 0.3, Verify: 1, Corrupt: make([]float64, n), MaxInFlight: rnd.IntN(3) * 4,
+			Machine: sameGPUs(n), Seed: seed, Noise: 0.3, Verify: 1, Corrupt: make([]float64, n), Concurrent: rnd.IntN(3) * 4,
 			Jobs: []Job{{Name: "a", Graph: tower(t, 1+rnd.IntN(6), 1+rnd.IntN(12))}, {Name: "b", At: 1e6, Graph: tower(t, 3, 5)}},
 		}
 		c.Corrupt[bad] = []float64{0.01, 0.1, 0.5, 1}[rnd.IntN(4)]

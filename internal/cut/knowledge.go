@@ -22,8 +22,8 @@ type Knowledge struct {
 	// Partitioner is obeyed where it is set. Without it work is cut by the default one,
 	// for several devices or for one, whichever is predicted to be done first.
 	Partitioner sched.Partitioner
-	// MaxInFlight limits tasks in flight over all devices; 0 means no limit.
-	MaxInFlight int
+	// Concurrent limits tasks in flight over all devices; 0 means no limit.
+	Concurrent int
 	// Stop reports that the answer is not wanted any more: Plan, Predict
 	// and Takes return ErrStopped. Nil means never.
 	Stop func() bool

@@ -90,7 +90,7 @@ func (v *Knowledge) now(g *graph.Graph, resident []graph.DataID, rather []machin
 func (v *Knowledge) run(g *graph.Graph, resident []graph.DataID, without, rather []machine.DeviceID) (*engine.Report, error) {
 	c := sim.Config{
 		Machine: v.machineFor(g), Cost: present{v}, Unchecked: true, Unbounded: true, Stop: v.Stop,
-		NewPolicy: v.Policy, MaxInFlight: v.MaxInFlight, Spares: without,
+		NewPolicy: v.Policy, Concurrent: v.Concurrent, Spares: without,
 	}
 	job := sim.Job{Graph: g, Rather: rather}
 	for i, d := range resident {

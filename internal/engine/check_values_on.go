@@ -313,7 +313,7 @@ func (c *recounter) recoverable() {
 			c.mustOf(v, !c.readByActive(v), "is not in host memory and no task makes it")
 		case val.flags&produced == 0:
 			c.mustOf(v, c.tasks.at[p].where != done, "was never made and its task is done")
-		case !c.o.NoRecovery: // else a value that is lost fails its readers
+		case !c.o.NoFaultTolerance: // else a value that is lost fails its readers
 			c.mustOf(v, c.tasks.at[p].flags&recipe != 0 || c.tasks.at[p].where != done, "is only on devices and its recipe is not held")
 		}
 	}

@@ -64,11 +64,11 @@ type Options struct {
 	// of tasks (32), is committed to host memory.
 	ReplayBound time.Duration
 	ReplayDepth int
-	// MaxInFlight limits tasks in flight over all devices; 0 means no limit.
-	MaxInFlight int
-	// NoRecovery turns fault tolerance off: a lost device fails the runs that had
+	// Concurrent limits tasks in flight over all devices; 0 means no limit.
+	Concurrent int
+	// NoFaultTolerance turns fault tolerance off: a lost device fails the runs that had
 	// tasks in flight there or need what only its memory held.
-	NoRecovery bool
+	NoFaultTolerance bool
 	// Begun says, by lane, how many operations the loop has given it before
 	// the engine's first; nil means none.
 	Begun []uint32

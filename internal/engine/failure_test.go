@@ -497,8 +497,8 @@ func TestLossMovesWorkAtOnce(t *testing.T) {
 }
 
 // With recovery off a lost device fails its runs at once.
-func TestNoRecovery(t *testing.T) {
-	r := newRig(t, gpus(2, 1<<20), engine.Options{NoRecovery: true})
+func TestNoFaultTolerance(t *testing.T) {
+	r := newRig(t, gpus(2, 1<<20), engine.Options{NoFaultTolerance: true})
 	id := r.submit(chain(t, 3, 5, graph.Versioned), engine.RunOptions{})
 	elsewhere := job("elsewhere", 50)
 	elsewhere.On.Only = []string{"gpu:1"}
@@ -510,7 +510,7 @@ func TestNoRecovery(t *testing.T) {
 	r.mustRun(bystander) // it had nothing there
 
 	// A run that reads a value only the lost memory held fails.
-	r = newRig(t, gpus(2, 1<<20), engine.Options{NoRecovery: true})
+	r = newRig(t, gpus(2, 1<<20), engine.Options{NoFaultTolerance: true})
 	id = r.submit(build(t, func(b *graph.Builder) {
 		x := b.Data(graph.Data{Name: "x", Bytes: 8})
 		first, second := job("first", 1, writes(x)), job("second", 1, reads(x))
@@ -521,7 +521,7 @@ func TestNoRecovery(t *testing.T) {
 		b.Add(first)
 		second.After = []graph.TaskID{0}
 		b.Add(second)
-	}), engine.RunOptions{MaxInFlight: 2})
+	}), engine.RunOptions{Concurrent: 2})
 	r.until("first to end", func() bool { return len(r.ran) == 1 })
 	r.lose(0, false)
 	is(t, r.finish(id), engine.ErrDataLost)

@@ -81,7 +81,7 @@ func TestGangsWithinLimits(t *testing.T) {
 	for _, o := range []struct {
 		e engine.Options
 		r engine.RunOptions
-	}{{engine.Options{MaxInFlight: 1}, engine.RunOptions{}}, {engine.Options{}, engine.RunOptions{MaxInFlight: 1}}} {
+	}{{engine.Options{Concurrent: 1}, engine.RunOptions{}}, {engine.Options{}, engine.RunOptions{Concurrent: 1}}} {
 		r := newRig(t, gpus(4, 10*mb), o.e)
 		r.mustRun(r.submit(g, o.r))
 		equal(t, "most launches at once", r.peak, 2)
@@ -115,7 +115,7 @@ func TestGangPassesItsPlaceOn(t *testing.T) {
 		for _, o := range []struct {
 			e engine.Options
 			r engine.RunOptions
-		}{{engine.Options{MaxInFlight: limit}, engine.RunOptions{}}, {engine.Options{}, engine.RunOptions{MaxInFlight: limit}}} {
+		}{{engine.Options{Concurrent: limit}, engine.RunOptions{}}, {engine.Options{}, engine.RunOptions{Concurrent: limit}}} {
 			r := newRig(t, gpus(2, 10*mb), o.e)
 			r.mustRun(r.submit(g, o.r))
 		}
@@ -239,7 +239,7 @@ func TestBehindGangThatEndsInParts(t *testing.T) {
 	})
 	for _, st := range []engine.Status{engine.OK, engine.Failed} {
 		r := newRig(t, gpus(3, 10*mb), engine.Options{})
-		id := r.submit(g, engine.RunOptions{MaxInFlight: 2})
+		id := r.submit(g, engine.RunOptions{Concurrent: 2})
 		r.starts("gang")
 		r.starts("other")
 		first := r.member(0)
@@ -389,7 +389,7 @@ func TestGangMemberLost(t *testing.T) {
 
 // A gang for which too few devices are left says why the others are not.
 func TestGangNamesWhatItLacks(t *testing.T) {
-	r := newRig(t, gpus(2, 10*mb), engine.Options{NoRecovery: true})
+	r := newRig(t, gpus(2, 10*mb), engine.Options{NoFaultTolerance: true})
 	r.step()
 	r.step(engine.Event{Kind: engine.DeviceLost, Device: 1, Err: errBoom})
 	g := build(t, func(b *graph.Builder) { b.Add(pair("gang", 1)) })

@@ -247,7 +247,7 @@ func probeEach(_ *testing.T, n int) *engine.Engine {
 
 // limitAll does so where only some devices may have a task.
 func limitAll(t *testing.T, n int) *engine.Engine {
-	x := alike(n, true, engine.Options{MaxInFlight: 4})
+	x := alike(n, true, engine.Options{Concurrent: 4})
 	tenEach(t, x, n)
 	return x.Engine
 }

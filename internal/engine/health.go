@@ -35,15 +35,15 @@ func (r Rung) String() string { return rungNames[r] }
 // HealthRules holds the thresholds of the health rules; zero fields take the
 // defaults named.
 type HealthRules struct {
-	MaxFailures int     // failures in a row a device may have (3): it is dropped at the next
-	MaxTempC    float64 // slowed, then drained, from here on (85)
-	MaxMemUsed  float64 // likewise (0.95)
-	MaxPowerW   float64 // likewise; 0 means no budget
-	// MaxTotalW is a budget for all devices: of those that take work, the one that draws the
-	// most is slowed, then drained; 0 means none. MaxOthers is the utilisation by other
+	MaxFailures    int     // failures in a row a device may have (3): it is dropped at the next
+	MaxTemperature float64 // slowed, then drained, from here on (85)
+	MaxMemUsed     float64 // likewise (0.95)
+	PowerBudget    float64 // likewise; 0 means no budget
+	// TotalPower is a budget for all devices: of those that take work, the one that draws the
+	// most is slowed, then drained; 0 means none. MaxUtilisation is the utilisation by other
 	// programs from which a device is slowed, then drained; 0 means no bound.
-	MaxTotalW float64
-	MaxOthers float64
+	TotalPower     float64
+	MaxUtilisation float64
 	// Ladder is the rungs to try, in order: by default all of them; none if it is empty and
 	// not nil.
 	Ladder []TimedRung
@@ -93,7 +93,7 @@ func (h *HealthRules) defaults() {
 		h.Ladder = []TimedRung{{Rung: UseStandby}, {Rung: Restart}, {Rung: Reopen}}
 	}
 	h.MaxFailures, h.MaxLosses = cmp.Or(h.MaxFailures, 3), cmp.Or(h.MaxLosses, 2)
-	h.MaxTempC, h.MaxMemUsed = cmp.Or(h.MaxTempC, 85), cmp.Or(h.MaxMemUsed, 0.95)
+	h.MaxTemperature, h.MaxMemUsed = cmp.Or(h.MaxTemperature, 85), cmp.Or(h.MaxMemUsed, 0.95)
 	h.RungTimeout, h.Trust = cmp.Or(h.RungTimeout, 5*time.Second), cmp.Or(h.Trust, 5*time.Second)
 	h.ProbePause, h.ProbeLate = cmp.Or(h.ProbePause, 100*time.Millisecond), cmp.Or(h.ProbeLate, time.Second)
 }
@@ -157,9 +157,9 @@ func (e *Engine) climb(dev machine.DeviceID) {
 	h := &d.health
 	over := h.rung >= len(e.o.Health.Ladder)
 	failed := !over && e.o.Health.Ladder[h.rung].Rung == GiveUpDevice
-	if over || failed || h.never || e.o.NoRecovery {
+	if over || failed || h.never || e.o.NoFaultTolerance {
 		h.deadline = 0
-		if e.o.Health.Again > 0 && !failed && !h.never && !e.o.NoRecovery {
+		if e.o.Health.Again > 0 && !failed && !h.never && !e.o.NoFaultTolerance {
 			h.deadline = e.now + e.o.Health.Again<<min(h.breaks, maxDoublings)
 			h.breaks++
 		}
@@ -353,20 +353,20 @@ func (e *Engine) judge(dev machine.DeviceID, s *Sample) (rule string, cool bool)
 		}
 	}
 	switch {
-	case s.TempC >= o.MaxTempC:
+	case s.TempC >= o.MaxTemperature:
 		rule = "temperature"
 	case s.MemUsed > o.MaxMemUsed:
 		rule = "memory"
-	case o.MaxPowerW > 0 && s.PowerW > o.MaxPowerW:
+	case o.PowerBudget > 0 && s.PowerW > o.PowerBudget:
 		rule = "power"
-	case o.MaxTotalW > 0 && s.PowerW > 0 && total > o.MaxTotalW && most:
+	case o.TotalPower > 0 && s.PowerW > 0 && total > o.TotalPower && most:
 		rule = "power of all devices"
-	case o.MaxOthers > 0 && others > o.MaxOthers:
+	case o.MaxUtilisation > 0 && others > o.MaxUtilisation:
 		rule = "use by other programs"
 	}
 	under := func(x, limit float64) bool { return limit == 0 || x < limit*(1-freeMargin) }
-	cool = s.TempC < o.MaxTempC-coolMarginC && under(s.MemUsed, o.MaxMemUsed) && under(s.PowerW, o.MaxPowerW) &&
-		under(total, o.MaxTotalW) && under(others, o.MaxOthers)
+	cool = s.TempC < o.MaxTemperature-coolMarginC && under(s.MemUsed, o.MaxMemUsed) && under(s.PowerW, o.PowerBudget) &&
+		under(total, o.TotalPower) && under(others, o.MaxUtilisation)
 	return rule, cool
 }
 

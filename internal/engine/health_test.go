@@ -68,7 +68,7 @@ func TestOtherStrain(t *testing.T) {
 	full, hungry := unknown, unknown
 	full.MemUsed, hungry.PowerW = 0.96, 310
 	for name, s := range map[string]engine.Sample{"memory": full, "power": hungry} {
-		r := newRig(t, cpus(2), engine.Options{Health: engine.HealthRules{MaxPowerW: 300}})
+		r := newRig(t, cpus(2), engine.Options{Health: engine.HealthRules{PowerBudget: 300}})
 		for range 3 {
 			r.sample(0, s)
 		}

@@ -65,7 +65,7 @@ func (e *Engine) anchor(v valueID) {
 // so no recipe is kept.
 func (e *Engine) keepRecipe(v valueID) {
 	val := &e.mem.vals.at[v]
-	if val.has(counted) || e.o.NoRecovery {
+	if val.has(counted) || e.o.NoFaultTolerance {
 		return
 	}
 	val.on(recipeKept)
@@ -187,7 +187,7 @@ func (e *Engine) reopen(v valueID, before int) int {
 	if r.state == runFailing {
 		return 0
 	}
-	if e.o.NoRecovery && !away {
+	if e.o.NoFaultTolerance && !away {
 		e.failReaders(v, fmt.Errorf("%w: %s, and recovery is off", ErrDataLost, e.describe(v)))
 		return 0
 	}

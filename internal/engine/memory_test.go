@@ -283,7 +283,7 @@ func TestVersionedInPlace(t *testing.T) {
 		b.Add(job("look", 1, reads(x)))
 		b.Add(job("update", 1, updates(x)))
 	})
-	r.mustRun(r.submit(g, engine.RunOptions{MaxInFlight: 1}))
+	r.mustRun(r.submit(g, engine.RunOptions{Concurrent: 1}))
 	equal(t, "copies within the device", slices.Contains(r.copyList(), "x gpu:0>gpu:0"), false)
 
 	r = newRig(t, gpus(1, 10*mb), engine.Options{})

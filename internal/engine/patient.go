@@ -51,7 +51,7 @@ func (e *Engine) waitsForRun(tid taskID) bool {
 }
 
 // waitingLaunches returns the number of launches in flight on patient devices. They do not count
-// for Options.MaxInFlight, since those they wait for do.
+// for Options.Concurrent, since those they wait for do.
 func (e *Engine) waitingLaunches() int {
 	n := 0
 	for i := range e.detached {

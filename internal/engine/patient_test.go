@@ -21,7 +21,7 @@ func on(device string, t graph.Task) graph.Task {
 // issued to. The limit of tasks in flight is the other run's to use, too.
 func TestPatient(t *testing.T) {
 	for _, limit := range []int{0, 1} {
-		r := newRig(t, cpus(2), engine.Options{Patient: []machine.DeviceID{1}, MaxInFlight: limit})
+		r := newRig(t, cpus(2), engine.Options{Patient: []machine.DeviceID{1}, Concurrent: limit})
 		outer := r.submit(build(t, func(b *graph.Builder) {
 			x := b.Data(graph.Data{Name: "x", Bytes: 8})
 			y := b.Data(graph.Data{Name: "y", Bytes: 8, Output: true})

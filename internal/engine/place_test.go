@@ -170,19 +170,19 @@ func TestRunsOfOneGraphKeepOrder(t *testing.T) {
 	}
 }
 
-// MaxInFlight bounds tasks in flight over all devices, and of one run.
-func TestMaxInFlight(t *testing.T) {
-	r := newRig(t, cpus(1), engine.Options{MaxInFlight: 3})
+// Concurrent bounds tasks in flight over all devices, and of one run.
+func TestConcurrent(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{Concurrent: 3})
 	r.mustRun(r.submit(independent(t, 40, 0.1), engine.RunOptions{}))
 	equal(t, "most in flight", r.peak, 3)
 
 	r = newRig(t, cpus(4), engine.Options{})
-	r.mustRun(r.submit(independent(t, 40, 1), engine.RunOptions{MaxInFlight: 2}))
+	r.mustRun(r.submit(independent(t, 40, 1), engine.RunOptions{Concurrent: 2}))
 	equal(t, "most in flight of the run", r.peak, 2)
 
 	// A limit of one run does not hold up another.
 	r = newRig(t, cpus(1), engine.Options{})
-	slow := r.submit(independent(t, 10, 1), engine.RunOptions{MaxInFlight: 1})
+	slow := r.submit(independent(t, 10, 1), engine.RunOptions{Concurrent: 1})
 	other := r.submit(independent(t, 10, 1), engine.RunOptions{})
 	r.finish(slow, other)
 	if r.peak < 2 {
@@ -191,10 +191,10 @@ func TestMaxInFlight(t *testing.T) {
 }
 
 // Runs with a limit end together with others, whichever device their next task is queued on.
-func TestMaxInFlightOnSeveral(t *testing.T) {
+func TestConcurrentOnSeveral(t *testing.T) {
 	for limit := 1; limit <= 4; limit++ {
 		r := newRig(t, cpus(4), engine.Options{})
-		few := r.submit(independent(t, 40, 10), engine.RunOptions{MaxInFlight: limit})
+		few := r.submit(independent(t, 40, 10), engine.RunOptions{Concurrent: limit})
 		other := r.submit(independent(t, 40, 10), engine.RunOptions{})
 		if err := r.finish(few, other); err != nil {
 			t.Errorf("limit %d: %v", limit, err)
@@ -717,10 +717,10 @@ func TestRunLimitKeepsItsPlace(t *testing.T) {
 	for limit := 1; limit < 4; limit++ {
 		for _, m := range []*machine.Machine{gpus(1, 10*mb), gpus(2, 10*mb), cpus(2)} {
 			r := newRig(t, m, engine.Options{})
-			r.mustRun(r.submit(g, engine.RunOptions{MaxInFlight: limit}))
+			r.mustRun(r.submit(g, engine.RunOptions{Concurrent: limit}))
 		}
 	}
 	r := newRig(t, cpus(1), engine.Options{})
-	r.mustRun(r.submit(independent(t, 6, 1), engine.RunOptions{MaxInFlight: 1}))
+	r.mustRun(r.submit(independent(t, 6, 1), engine.RunOptions{Concurrent: 1}))
 	equalLists(t, "order", r.launched, []string{"t0@cpu:0", "t1@cpu:0", "t2@cpu:0", "t3@cpu:0", "t4@cpu:0", "t5@cpu:0"})
 }

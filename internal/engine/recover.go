@@ -233,7 +233,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 		ln.lost = ln.issued
 		for ln.done < ln.issued {
 			rec := ln.rec(ln.done + 1)
-			if rec.task >= 0 && e.o.NoRecovery {
+			if rec.task >= 0 && e.o.NoFaultTolerance {
 				e.fail(e.runs[e.tasks.at[rec.task].run], fmt.Errorf("%w; recovery is off", lost))
 			}
 			e.finish(Op{l, uint32(ln.done + 1)}, DepFailed, lost, e.now, e.now)

@@ -410,8 +410,8 @@ func TestHeardInAnyOrder(t *testing.T) {
 
 // With recovery off nothing is kept to recompute values from: data that others were
 // computed from can be given back without a copy of those.
-func TestNoRecoveryKeepsNoRecipes(t *testing.T) {
-	r := newRig(t, gpus(1, 10*mb), engine.Options{NoRecovery: true})
+func TestNoFaultToleranceKeepsNoRecipes(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{NoFaultTolerance: true})
 	w, v := r.e.NewData("w", mb, graph.Versioned), r.e.NewData("v", mb, graph.Versioned)
 	r.mustRun(r.submit(build(t, func(b *graph.Builder) {
 		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})

@@ -12,8 +12,8 @@ import (
 
 // A device refused by the engine-wide limit is looked at again when another
 // device's task ends.
-func TestMaxInFlightOverDevices(t *testing.T) {
-	r := newRig(t, cpus(4), engine.Options{MaxInFlight: 3, Policy: noStealing})
+func TestConcurrentOverDevices(t *testing.T) {
+	r := newRig(t, cpus(4), engine.Options{Concurrent: 3, Policy: noStealing})
 	r.mustRun(r.submit(independent(t, 40, 1), engine.RunOptions{}))
 	equal(t, "most in flight", r.peak, 3)
 }

@@ -269,7 +269,7 @@ func TestVolatileDataThatOthersDependOn(t *testing.T) {
 		b.Add(update)
 	})
 	o := bound(w)
-	o.MaxInFlight = 2 // the update is issued when nothing copies from x any more
+	o.Concurrent = 2 // the update is issued when nothing copies from x any more
 	r.mustRun(r.submit(g, o))
 	r.lose(0, false)
 	r.back(0, false)

@@ -20,8 +20,8 @@ type RunOptions struct {
 	Bind []Binding
 	// Weight is the run's share of the devices relative to others (1).
 	Weight float64
-	// MaxInFlight limits the run's tasks in flight; 0 means no limit.
-	MaxInFlight int
+	// Concurrent limits the run's tasks in flight; 0 means no limit.
+	Concurrent int
 	// Timeout and Retries replace the engine's for this run when not 0; a negative
 	// Timeout means that nothing bounds its tasks.
 	Timeout time.Duration

@@ -241,8 +241,8 @@ func TestOneRunWaitsForTwo(t *testing.T) {
 			b.Add(job(name+"1", 1, reads(x), writes(y)))
 		})
 	}
-	a := r.submit(two("a"), engine.RunOptions{MaxInFlight: 1})
-	b := r.submit(two("b"), engine.RunOptions{MaxInFlight: 1})
+	a := r.submit(two("a"), engine.RunOptions{Concurrent: 1})
+	b := r.submit(two("b"), engine.RunOptions{Concurrent: 1})
 	r.mustRun(a)
 	r.mustRun(b)
 }

@@ -139,7 +139,7 @@ func (e *Engine) reviveAsked(ev *Event) {
 	case d.state != Lost && d.state != Broken:
 		ev.answer(nil)
 		return
-	case e.o.NoRecovery:
+	case e.o.NoFaultTolerance:
 		ev.answer(fmt.Errorf("%w: %w", errNoLadder, d.cause))
 		return
 	case d.health.never:

@@ -54,7 +54,7 @@ type taskLists struct {
 	ready    fifo[taskID] // invariant: empty at the end of a step
 	leftOuts []taskID
 	delayed  []delay      // a heap by time
-	gangLine fifo[taskID] // invariant: empty unless MaxInFlight tasks are in flight
+	gangLine fifo[taskID] // invariant: empty unless Concurrent tasks are in flight
 	// behindReaders holds, by the value that must have been made and read first, the tasks
 	// that would make a third version of its piece. Invariants: such a value has readers or
 	// is not produced; at most two needed versions of a piece that is not volatile are on
@@ -156,11 +156,11 @@ func (e *Engine) unpark(r *run) {
 }
 
 // full reports whether a run has its greatest number of tasks in flight.
-func (r *run) full() bool { return r.o.MaxInFlight > 0 && r.flight >= r.o.MaxInFlight }
+func (r *run) full() bool { return r.o.Concurrent > 0 && r.flight >= r.o.Concurrent }
 
 // full reports whether the greatest number of tasks over all devices is in flight.
 func (e *Engine) full() bool {
-	return e.o.MaxInFlight > 0 && e.inFlight-e.waitingLaunches() >= e.o.MaxInFlight
+	return e.o.Concurrent > 0 && e.inFlight-e.waitingLaunches() >= e.o.Concurrent
 }
 
 // withdrawn tells the successors of a task that it has ceased to be issued. Successors in

@@ -59,7 +59,7 @@ func (e *Engine) plan(r *run) {
 // tasks one after another, and may have its tasks placed anywhere in any order.
 func (e *Engine) unbound(r *run) bool {
 	if len(e.byID) > 1 || e.mem.away > 0 || len(e.situation.Crowds) > 0 || r.f.Prioritised ||
-		e.o.MaxInFlight > 0 || r.o.MaxInFlight > 0 || len(r.o.Rather) > 0 {
+		e.o.Concurrent > 0 || r.o.Concurrent > 0 || len(r.o.Rather) > 0 {
 		return false
 	}
 	for s := range r.shapes {

@@ -112,7 +112,7 @@ func TestTurnsOnlyWhereFree(t *testing.T) {
 		{"priorities", func(t *graph.Task, _ *engine.RunOptions) { t.Priority = 1 }, 0, 0},
 		{"constraints", func(t *graph.Task, _ *engine.RunOptions) { t.On.Only = []string{"cpu:1"} }, 0, 0},
 		{"a gang", func(t *graph.Task, _ *engine.RunOptions) { t.Gang = 2 }, 0, 0},
-		{"a limit", func(_ *graph.Task, o *engine.RunOptions) { o.MaxInFlight = 1 }, 0, 0},
+		{"a limit", func(_ *graph.Task, o *engine.RunOptions) { o.Concurrent = 1 }, 0, 0},
 	} {
 		m, _ := machine.Named("2xcpu")
 		p := &reversed{}
@@ -128,7 +128,7 @@ func TestTurnsOnlyWhereFree(t *testing.T) {
 			t.Fatal(c.name, err)
 		}
 		for range c.before {
-			e.Submit(0, g, engine.RunOptions{MaxInFlight: 9})
+			e.Submit(0, g, engine.RunOptions{Concurrent: 9})
 		}
 		e.Submit(0, g, o)
 		e.Step(0, nil, nil)

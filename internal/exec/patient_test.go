@@ -37,7 +37,7 @@ func TestPatientLearnsOfFailures(t *testing.T) {
 	}
 	x, err := exec.Open(t.Context(), exec.Config{
 		Drivers: []driver.Driver{drv}, Copier: device(cpu.Options{Cores: 1}),
-		Patient: device(cpu.Options{Cores: 1, Apart: "patient", Lanes: 1, Funcs: funcs}),
+		Patient: device(cpu.Options{Cores: 1, Apart: "patient", Streams: 1, Funcs: funcs}),
 	})
 	if err != nil {
 		t.Fatal(err)

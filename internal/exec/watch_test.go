@@ -133,7 +133,7 @@ func TestRebalanceLive(t *testing.T) {
 	x := open(t, Config{
 		Drivers:        []driver.Driver{faked(t, "devices 2; on 0 take 50ms launches", incs)},
 		HealthInterval: 10 * time.Millisecond,
-		Engine:         engine.Options{Policy: roundrobin, Depth: 2, Rebalance: sched.RebalanceOptions{MinInterval: -1}},
+		Engine:         engine.Options{Policy: roundrobin, Depth: 2, Rebalance: sched.RebalanceOptions{Interval: -1}},
 	})
 	mem := make([]byte, 60)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

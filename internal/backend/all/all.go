@@ -9,10 +9,8 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"time"
 
 	"github.com/weft-run/weft/experimental/driver"
-	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/cuda"
 	"github.com/weft-run/weft/internal/backend/proc"
@@ -27,10 +25,12 @@ type Options struct {
 	Select machine.Selection
 	// CacheDir is a folder for what drivers compile; empty keeps nothing.
 	CacheDir string
-	// Validate has drivers check how they are used, where they can.
-	Validate bool
-	// Pin ties the threads of CPU devices to their cores, Realtime has them go before others.
-	Pin, Realtime bool
+	// Validation has drivers check how they are used, where they can.
+	Validation bool
+	cpu.Threads
+	// Workers are those of GPUs, and of CPU devices with Isolate. Without their memory GPUs run
+	// in this process, and a fault of one is the end of them all.
+	proc.Workers
 	// Streams is the number of kernels that a device runs at a time. With 0 the device
 	// decides.
 	Streams int
@@ -38,34 +38,22 @@ type Options struct {
 	Funcs map[string]driver.Func
 	// Late has those that it brings later.
 	Late func(name string) driver.Func
-	// Memory is host memory to share with worker processes. Without it GPUs run
-	// in this process, and a fault of one is the end of them all.
-	Memory *arena.Arena
 	// Isolate has CPU devices run in worker processes too. Late is not asked then.
 	Isolate bool
-	// Confined, MaxData and Reserve are what proc.Options says of such workers.
-	Confined         bool
-	MaxData, Reserve int64
 	// NoWorkers leaves out what would run in worker processes.
 	NoWorkers bool
 	// MemBytes limits the memory of each device in a worker before it is divided; 0 leaves it all.
 	MemBytes int64
-	// Standby keeps a second worker warm for each GPU.
-	Standby bool
-	// Hang is the time without a sign of life after which a worker is ended, 0 for the default of proc.Options.
-	Hang time.Duration
-	// WorkerCommand starts workers, when the program itself cannot be one.
-	WorkerCommand []string
 }
 
 // backends are all there are, in the order in which their devices are numbered.
 var backends = []backend{
 	{name: "cpu", open: openCPU, apart: func(o *Options) bool { return o.Isolate }},
-	inWorkers("cuda", []string{"CUDA_", "NVIDIA_VISIBLE_", "NVIDIA_DRIVER_", "NCCL_", "__NV", "__GL"}, cuda.New, func(o Options) cuda.Options { return cuda.Options{Lanes: o.Streams, CacheDir: o.CacheDir} },
+	inWorkers("cuda", []string{"CUDA_", "NVIDIA_VISIBLE_", "NVIDIA_DRIVER_", "NCCL_", "__NV", "__GL"}, cuda.New, func(o Options) cuda.Options { return cuda.Options{Streams: o.Streams, CacheDir: o.CacheDir} },
 		func(o *cuda.Options, n int) { o.Devices = []int{n} }, seesNVIDIA),
 	// Asked for by name, Vulkan also has the GPUs that another backend has.
 	inWorkers("vulkan", []string{"VK_", "NVIDIA_VISIBLE_", "NVIDIA_DRIVER_", "__NV", "__GL", "__EGL", "MESA", "LIBGL_", "DRI_", "GALLIUM_", "LP_", "RADV_", "AMD_DEBUG=", "AMD_VULKAN_ICD=", "ANV_", "INTEL_DEBUG=", "NVK_", "TU_", "DISPLAY=", "WAYLAND_"}, vulkan.New, func(o Options) vulkan.Options {
-		return vulkan.Options{NoDoubles: o.Select.All(), Lanes: o.Streams, CacheDir: o.CacheDir, Validate: o.Validate}
+		return vulkan.Options{NoDoubles: o.Select.All(), Streams: o.Streams, CacheDir: o.CacheDir, Validation: o.Validation}
 	}, func(o *vulkan.Options, n int) { o.Devices = []int{n} }, vulkan.SeesGPU),
 }
 
@@ -79,10 +67,10 @@ type backend struct {
 
 // Cores describes, as JSON, the CPU devices of the program, of which a worker runs one.
 type Cores struct {
-	Parts, Cores  int
-	MemBytes      int64
-	Pin, Realtime bool
-	Funcs         []string // names of Go kernels that the worker must have
+	Parts, Cores int
+	MemBytes     int64
+	cpu.Threads
+	Funcs []string // names of Go kernels that the worker must have
 }
 
 // Config is the text for proc.Options.Config.
@@ -98,13 +86,12 @@ func (c Cores) Config() []byte {
 func openCPU(o Options) driver.Driver {
 	parts := o.Select.Parts(cpu.Whole())
 	if !o.Isolate || o.Memory == nil {
-		return cpu.New(cpu.Options{Parts: parts, Pin: o.Pin, Realtime: o.Realtime, Funcs: o.Funcs, Late: o.Late})
+		return cpu.New(cpu.Options{Parts: parts, Threads: o.Threads, Funcs: o.Funcs, Late: o.Late})
 	}
 	// Half of what a worker may take is for buffers, the rest for what its kernels allocate.
-	c := Cores{Parts: parts, MemBytes: o.MaxData / 2, Pin: o.Pin, Realtime: o.Realtime, Funcs: slices.Sorted(maps.Keys(o.Funcs))}
+	c := Cores{Parts: parts, MemBytes: o.WorkerBytes / 2, Threads: o.Threads, Funcs: slices.Sorted(maps.Keys(o.Funcs))}
 	return proc.New(proc.Options{
-		Driver: "cpu", Config: c.Config(), Memory: o.Memory, Standby: o.Standby, Hang: o.Hang, Command: o.WorkerCommand,
-		Env: []string{}, Confined: o.Confined, MaxData: o.MaxData, Reserve: o.Reserve,
+		Driver: "cpu", Config: c.Config(), Workers: o.Workers, Env: []string{},
 	})
 }
 
@@ -121,7 +108,7 @@ func coreMaker(funcs func() map[string]driver.Func) proc.Maker {
 				return nil, fmt.Errorf("cpu: %w in worker processes: %q; give weft.Worker the functions too, as in weft.Worker(funcs)", driver.ErrNoFunc, name)
 			}
 		}
-		return cpu.New(cpu.Options{Parts: c.Parts, Cores: c.Cores, MemBytes: c.MemBytes, Pin: c.Pin, Realtime: c.Realtime, Funcs: known}), nil
+		return cpu.New(cpu.Options{Parts: c.Parts, Cores: c.Cores, MemBytes: c.MemBytes, Threads: c.Threads, Funcs: known}), nil
 	}
 }
 
@@ -140,8 +127,10 @@ func inWorkers[T any](name string, env []string, open func(T) driver.Driver, con
 			if err != nil {
 				panic(err) // options are numbers and names
 			}
+			w := o.Workers // what kernels may do and take is for Go kernels alone
+			w.Confine, w.WorkerBytes, w.MemoryReserve = false, 0, 0
 			return proc.New(proc.Options{
-				Driver: name, Config: b, Memory: o.Memory, Parts: func(d machine.Device) int { return o.Select.Parts(&d) }, Standby: o.Standby, Hang: o.Hang, Command: o.WorkerCommand, Env: env, MemBytes: o.MemBytes,
+				Driver: name, Config: b, Workers: w, Parts: func(d machine.Device) int { return o.Select.Parts(&d) }, Env: env, MemBytes: o.MemBytes,
 			})
 		},
 		// A backend that is asked for by name is opened in any case: a GPU need not have a file in
@@ -177,10 +166,10 @@ func Drivers(o Options) (list []driver.Driver) {
 	return list
 }
 
-// Workers reports whether this machine seems to have devices that run in worker
+// Apart reports whether this machine seems to have devices that run in worker
 // processes and are asked for: a look that costs nothing, so that others pay for
 // none of it.
-func (o *Options) Workers() bool {
+func (o *Options) Apart() bool {
 	if runtime.GOOS != "linux" {
 		return false
 	}

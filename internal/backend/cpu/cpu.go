@@ -16,6 +16,14 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
+// Threads are the settings of the threads of devices, by the names that they have in weft.Options.
+type Threads struct {
+	// Pin ties each device's threads to its cores.
+	Pin bool
+	// Realtime runs them by Realtime, where that is permitted.
+	Realtime bool
+}
+
 // Options say how to cut the cores into devices.
 type Options struct {
 	// Parts is the number of devices (1). With fewer cores than parts, parts
@@ -25,18 +33,15 @@ type Options struct {
 	Cores int
 	// MemBytes is the host memory that weft may use; 0 means no limit.
 	MemBytes int64
-	// Pin ties each device's threads to its cores.
-	Pin bool
-	// Realtime runs them by Realtime, where that is permitted.
-	Realtime bool
+	Threads
 	// Funcs are the kernels by name.
 	Funcs map[string]driver.Func
 	// Late, if it is not nil, has kernels that were brought after the devices were opened.
 	Late func(name string) driver.Func
 	// Apart, if it is not empty, makes one device of this name that runs kernels of this
 	// dialect alone, as many at a time as Lanes says.
-	Apart graph.Dialect
-	Lanes int
+	Apart   graph.Dialect
+	Streams int
 }
 
 // New returns the driver.
@@ -116,7 +121,7 @@ func newDevice(i, parts, cores int, o Options) *device {
 	}
 	if o.Apart != "" {
 		d.info.Name, d.info.Backend, d.info.UUID = string(o.Apart), string(o.Apart), string(o.Apart)
-		d.info.Dialects, d.info.Lanes, d.info.Team, d.info.Resources = []graph.Dialect{o.Apart}, o.Lanes, false, nil
+		d.info.Dialects, d.info.Lanes, d.info.Team, d.info.Resources = []graph.Dialect{o.Apart}, o.Streams, false, nil
 	}
 	if parts > 1 {
 		d.info.PartOf = deviceName(0)

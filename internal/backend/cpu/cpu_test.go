@@ -19,7 +19,7 @@ func TestSuite(t *testing.T) {
 	for _, parts := range []int{1, 2, 4} {
 		t.Run(fmt.Sprintf("cpu %d", parts), func(t *testing.T) { backendtest.Run(t, config(cpu.Options{Parts: parts})) })
 	}
-	t.Run("pinned", func(t *testing.T) { backendtest.Run(t, config(cpu.Options{Parts: 2, Pin: true})) })
+	t.Run("pinned", func(t *testing.T) { backendtest.Run(t, config(cpu.Options{Threads: cpu.Threads{Pin: true}, Parts: 2})) })
 }
 
 func Benchmark(b *testing.B) { backendtest.Bench(b, config(cpu.Options{})) }

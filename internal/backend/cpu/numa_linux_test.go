@@ -52,7 +52,7 @@ func TestNodes(t *testing.T) {
 	}{
 		"one node":            {Options{Parts: 2}, one, []int{0, 0}, [][]int{nil, nil}},
 		"no nodes":            {Options{Parts: 2}, nil, []int{0, 0}, [][]int{nil, nil}},
-		"one node, pinned":    {Options{Parts: 2, Pin: true}, one, []int{0, 0}, [][]int{all[:n/2], all[n/2:]}},
+		"one node, pinned":    {Options{Threads: Threads{Pin: true}, Parts: 2}, one, []int{0, 0}, [][]int{all[:n/2], all[n/2:]}},
 		"two nodes, whole":    {Options{}, two, []int{-1}, [][]int{nil}},
 		"two nodes, one core": {Options{Cores: 1}, two, []int{0}, [][]int{near}},
 	} {
@@ -65,7 +65,7 @@ func TestNodes(t *testing.T) {
 		return // one device has cores of both
 	}
 	for _, pin := range []bool{false, true} {
-		ids, cores := opened(t, Options{Parts: 2, Pin: pin}, two)
+		ids, cores := opened(t, Options{Threads: Threads{Pin: pin}, Parts: 2}, two)
 		if want := []int{0, 3}; !reflect.DeepEqual(ids, want) || !reflect.DeepEqual(cores, [][]int{near, far}) {
 			t.Errorf("two nodes, two devices, pinned %t: nodes %v, cores %v; want %v, %v", pin, ids, cores, want, [][]int{near, far})
 		}

@@ -20,11 +20,12 @@ func TestPin(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got unix.CPUSet
-	rs := start(t, cpu.Options{Parts: 2, Pin: true, Funcs: map[string]driver.Func{"where": func(c *driver.Call, lo, hi int) {
+	rs := start(t, cpu.Options{Threads: cpu.Threads{Pin: true}, Parts: 2, Funcs: map[string]driver.Func{"where": func(c *driver.Call, lo, hi int) {
 		if err := unix.SchedGetaffinity(0, &got); err != nil {
 			c.Fail(err)
 		}
-	}}})
+	}},
+	})
 	var seen unix.CPUSet
 	total := 0
 	for i, r := range rs {

@@ -33,10 +33,10 @@ import (
 type Options struct {
 	// Devices are the numbers of the GPUs to open, as in cuda:1; none means all.
 	Devices []int
-	// Lanes is the number of kernels that a GPU runs at once (1, at most 6). With more
+	// Streams is the number of kernels that a GPU runs at once (1, at most 6). With more
 	// than one, small kernels overlap; a kernel's measured time then includes waiting
 	// for others, and after a fault several kernels are suspects.
-	Lanes int
+	Streams int
 	// MemBytes limits the memory for buffers on each GPU; 0 means what is free
 	// when it opens, less a margin.
 	MemBytes int64
@@ -56,8 +56,8 @@ const maxLanes = 6
 // Validate reports the first mistake in the options.
 func (o *Options) Validate() error {
 	switch {
-	case o.Lanes < 0 || o.Lanes > maxLanes:
-		return fmt.Errorf("cuda: lanes is %d; it must be 1 to %d, or 0 for 1", o.Lanes, maxLanes)
+	case o.Streams < 0 || o.Streams > maxLanes:
+		return fmt.Errorf("cuda: lanes is %d; it must be 1 to %d, or 0 for 1", o.Streams, maxLanes)
 	case o.MemBytes < 0:
 		return fmt.Errorf("cuda: memory limit is %d bytes; it must not be negative", o.MemBytes)
 	case slices.ContainsFunc(o.Devices, func(n int) bool { return n < 0 }):

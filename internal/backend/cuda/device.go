@@ -114,7 +114,7 @@ func (p *platform) open(i int) (_ *device, err error) {
 	d.arch = a.attribute(f, d.num, attrMajor)*10 + a.attribute(f, d.num, attrMinor)
 	d.info = machine.Device{
 		Name: name, Backend: "cuda", Kind: machine.Discrete, Arch: fmt.Sprintf("sm_%d", d.arch),
-		ComputeUnits: a.attribute(f, d.num, attrSMs) * cores(d.arch), Lanes: max(p.o.Lanes, 1),
+		ComputeUnits: a.attribute(f, d.num, attrSMs) * cores(d.arch), Lanes: max(p.o.Streams, 1),
 	}
 	if a.attribute(f, d.num, attrIntegrated) != 0 {
 		d.info.Kind = machine.Integrated

@@ -21,7 +21,7 @@ import (
 )
 
 func TestInfo(t *testing.T) {
-	for _, r := range openRigs(t, Options{Lanes: 2}) {
+	for _, r := range openRigs(t, Options{Streams: 2}) {
 		d := r.dev.Info()
 		t.Logf("%+v", d)
 		m := machine.Machine{Name: "m", Devices: []machine.Device{d}}
@@ -55,7 +55,7 @@ func TestInfo(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, o := range []Options{{Lanes: -1}, {Lanes: 7}, {MemBytes: -1}, {Devices: []int{-1}}} {
+	for _, o := range []Options{{Streams: -1}, {Streams: 7}, {MemBytes: -1}, {Devices: []int{-1}}} {
 		if _, err := New(o).Open(context.Background(), nil); err == nil || errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -78,7 +78,7 @@ func TestExamine(t *testing.T) {
 // Copies in, a chain of launches and a copy out, all submitted at once.
 func TestChain(t *testing.T) {
 	for _, lanes := range []int{1, 2} {
-		r := openRig(t, Options{Lanes: lanes})
+		r := openRig(t, Options{Streams: lanes})
 		const n = 5000
 		src, dst := upTo(n), make([]uint32, n)
 		b := r.alloc(4 * n)
@@ -103,7 +103,7 @@ func TestChain(t *testing.T) {
 // Launches that come back, the same as before or with another buffer, parameter, grid,
 // block or kernel: what a graph of them does is set again where it differs.
 func TestChainAgain(t *testing.T) {
-	r := openRig(t, Options{Lanes: 1})
+	r := openRig(t, Options{Streams: 1})
 	const n = 2048
 	kernel := testKernel("add_one")
 	var kinds [6]struct {
@@ -171,7 +171,7 @@ func TestRandom(t *testing.T) {
 	kernel := testKernel("saxpy")
 	for seed := range uint64(6) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
-		r := openRig(t, Options{Lanes: 1 + int(seed)%3})
+		r := openRig(t, Options{Streams: 1 + int(seed)%3})
 		const n, count = 1000, 6
 		host := make([][]float32, count) // what the buffers should hold
 		bufs := make([]driver.Buffer, count)
@@ -397,7 +397,7 @@ func TestBadKernels(t *testing.T) {
 
 // What fails makes what waits for it fail, and nothing else.
 func TestFailureTravels(t *testing.T) {
-	r := openRig(t, Options{Lanes: 2})
+	r := openRig(t, Options{Streams: 2})
 	b := r.alloc(4096)
 	bad := &graph.Task{Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "none"}}}}
 	one := &graph.Task{Steps: []graph.Step{step(testKernel("add_one"), 1024)}}
@@ -424,7 +424,7 @@ func TestFailureTravels(t *testing.T) {
 
 // Everything completes exactly once when a device closes under load.
 func TestClose(t *testing.T) {
-	r := openRig(t, Options{Lanes: 2})
+	r := openRig(t, Options{Streams: 2})
 	b := r.alloc(4)
 	spin := &graph.Task{Steps: []graph.Step{{Kernel: testKernel("spin"), Params: params(spinParams{2_000_000})}}}
 	var all []driver.Wait

@@ -26,7 +26,7 @@ func config(t testing.TB, o Options) backendtest.Config {
 // TestSuite is what every backend passes.
 func TestSuite(t *testing.T) {
 	t.Run("one lane", func(t *testing.T) { backendtest.Run(t, config(t, Options{MemBytes: 64 << 20})) })
-	t.Run("three lanes", func(t *testing.T) { backendtest.Run(t, config(t, Options{MemBytes: 64 << 20, Lanes: 3})) })
+	t.Run("three lanes", func(t *testing.T) { backendtest.Run(t, config(t, Options{MemBytes: 64 << 20, Streams: 3})) })
 }
 
 func BenchmarkSuite(b *testing.B) { backendtest.Bench(b, config(b, Options{MemBytes: 1 << 30})) }

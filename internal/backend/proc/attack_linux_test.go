@@ -296,7 +296,7 @@ func TestMurder(t *testing.T) {
 			t.Fatalf("%s, it is killed", at)
 		}
 	}
-	r = start(t, proc.Options{Driver: "cpu", Confined: true}, engine.Options{})
+	r = start(t, proc.Options{Workers: proc.Workers{Confine: true}, Driver: "cpu"}, engine.Options{})
 	survives("in a confined worker", wrote(t, r, "murder", fmt.Sprint(v.pid(), " ")))
 	walls := []string{"filter"}
 	if proc.LandlockVersion() >= 6 {
@@ -462,7 +462,7 @@ func TestUnseenMemory(t *testing.T) {
 		}
 	})
 	for _, confined := range []bool{false, true} {
-		r := start(t, proc.Options{Driver: "cpu", Confined: confined, MaxData: 1 << 30}, engine.Options{})
+		r := start(t, proc.Options{Workers: proc.Workers{Confine: confined, WorkerBytes: 1 << 30}, Driver: "cpu"}, engine.Options{})
 		want := ""
 		if !confined {
 			want = all.String()
@@ -509,7 +509,7 @@ func TestInherited(t *testing.T) {
 		secrets = append(secrets, to)
 	}
 	for _, confined := range []bool{false, true} {
-		r := start(t, proc.Options{Driver: "cpu", Confined: confined, Standby: true}, engine.Options{})
+		r := start(t, proc.Options{Workers: proc.Workers{Confine: confined, Standby: true}, Driver: "cpu"}, engine.Options{})
 		g, in, want := chain(t, 10_000, 4, 3)
 		r.mustRun(t, g, in, want)
 		eventually(t, "a standby", func() bool { return strings.Contains(r.log.String(), "a worker stands by") })

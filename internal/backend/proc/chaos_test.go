@@ -186,7 +186,7 @@ func (m *mayhem) open(c chaotic) (*rig, error) {
 		m.t.Fatal(err)
 	}
 	o := c.o
-	o.Memory, o.Hang, o.Answer, o.Standby = mem, *chaosWait, *chaosWait, m.rnd.IntN(2) == 0
+	o.Memory, o.HangTimeout, o.Answer, o.Standby = mem, *chaosWait, *chaosWait, m.rnd.IntN(2) == 0
 	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
 	if err != nil {
 		m.t.Fatal(err)

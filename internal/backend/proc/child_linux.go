@@ -90,7 +90,7 @@ type reply struct {
 
 // spawn starts a child. memory is the descriptor of the arena, for a worker.
 func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err error) {
-	argv := o.Command
+	argv := o.WorkerCommand
 	if len(argv) == 0 {
 		if !entered.Load() {
 			return nil, fmt.Errorf("proc: start a %s: %w", role, errNoMain)
@@ -100,7 +100,7 @@ func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err
 	c := &child{role: role, log: log, answer: o.Answer, end: o.End / 2, reap: reapWait, calls: make(map[int]chan reply), reaped: make(chan struct{}), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{}), serves: make(chan struct{}), slabs: make(map[int32]bool), stale: make(chan struct{}, 1)}
 	c.cmd = exec.Command(argv[0], argv[1:]...)
 	c.cmd.Env = append(cleaned(c.cmd.Environ(), o.Env), roleVar+"="+role)
-	if o.Confined {
+	if o.Confine {
 		if err := hideMemory(landlockVersion()); err != nil {
 			return nil, fmt.Errorf("proc: start a %s: %w", role, err)
 		}

@@ -28,8 +28,8 @@ type message struct {
 	NUMA   int    `json:"numa,omitempty"`
 	Arena  int64  `json:"arena,omitempty"` // its size
 	// open of a keeper, and attach: what the child is to give up after it, see giveUp.
-	Confined bool  `json:"confined,omitempty"`
-	MaxData  int64 `json:"maxdata,omitempty"` // bytes of private memory; 0 means no limit
+	Confine     bool  `json:"confined,omitempty"`
+	WorkerBytes int64 `json:"maxdata,omitempty"` // bytes of private memory; 0 means no limit
 	// attach
 	Lanes  []driver.Lane `json:"lanes,omitempty"`
 	Board  int64         `json:"board,omitempty"` // offset in the arena

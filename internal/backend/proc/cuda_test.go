@@ -172,7 +172,7 @@ func TestCUDAFaults(t *testing.T) {
 }
 
 func cudaFaults(t *testing.T, standby bool, faults int) {
-	o := onGPU(t, proc.Options{Standby: standby}, cuda.Options{Devices: []int{0}, MemBytes: 384 << 20})
+	o := onGPU(t, proc.Options{Workers: proc.Workers{Standby: standby}}, cuda.Options{Devices: []int{0}, MemBytes: 384 << 20})
 	r := start(t, o, engine.Options{})
 	bad := crash(t)
 	// Memory of the arena that is known to workers and of no use to them.

@@ -176,7 +176,7 @@ func (d *device) attach(ctx context.Context, w *child, warm bool) error {
 		return err
 	}
 	m := &message{
-		Kind: askAttach, Lanes: d.inner, Board: d.boardOff, Member: n, Warm: warm, Confined: d.drv.o.Confined, MaxData: d.drv.o.MaxData,
+		Kind: askAttach, Lanes: d.inner, Board: d.boardOff, Member: n, Warm: warm, Confine: d.drv.o.Confine, WorkerBytes: d.drv.o.WorkerBytes,
 	}
 	if _, err := w.call(ctx, m, d.boardFD); err != nil {
 		d.drv.o.Memory.Leave(n)

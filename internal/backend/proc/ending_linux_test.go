@@ -24,7 +24,7 @@ func attached(t *testing.T, inProcess bool) *device {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = mem.Close() })
-	devs, err := New(Options{Driver: "fake", Memory: mem}).Open(context.Background(), nil)
+	devs, err := New(Options{Workers: Workers{Memory: mem}, Driver: "fake"}).Open(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ const (
 
 // watchMemory starts the guard of a driver's devices; nil if none is wanted.
 func watchMemory(o *Options, all []*device, log *slog.Logger) *guard {
-	if o.Reserve <= 0 {
+	if o.MemoryReserve <= 0 {
 		return nil
 	}
 	g := &guard{o: o, log: log, began: make(map[*device]map[driver.Wait]time.Time), stop: make(chan struct{}), ended: make(chan struct{})}
@@ -70,20 +70,20 @@ func (g *guard) run() {
 	for {
 		n := left()
 		every := guardSeldom
-		if n/4 < g.o.Reserve {
+		if n/4 < g.o.MemoryReserve {
 			every = guardOften
 		}
 		now := time.Now()
 		all, of := g.look(now)
-		i, reason := victim(n, g.o.Reserve, all)
+		i, reason := victim(n, g.o.MemoryReserve, all)
 		if short.due(now, reason != "") {
 			g.log.Warn("memory is short, and no worker is ended for it",
-				"left_mib", n>>20, "reserve_mib", g.o.Reserve>>20, "reason", reason)
+				"left_mib", n>>20, "reserve_mib", g.o.MemoryReserve>>20, "reason", reason)
 		}
 		if i >= 0 {
 			w := of[i]
 			w.kill(fmt.Errorf("ended to keep memory free: %d MiB were left, less than the %d MiB to keep; it had %d MiB and the newest large task",
-				n>>20, g.o.Reserve>>20, all[i].bytes>>20))
+				n>>20, g.o.MemoryReserve>>20, all[i].bytes>>20))
 			select { // what it had is free after that, unless it hangs in the kernel
 			case <-w.exited:
 			case <-time.After(w.reap):

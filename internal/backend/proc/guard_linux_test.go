@@ -85,7 +85,8 @@ func TestGuard(t *testing.T) {
 	most.Store(1 << 40)
 
 	r := start(t, proc.Options{
-		Driver: "cpu", Config: []byte("2"), MaxData: 8 << 30, Reserve: reserve,
+		Workers: proc.Workers{WorkerBytes: 8 << 30, MemoryReserve: reserve},
+		Driver:  "cpu", Config: []byte("2"),
 		Available: func() int64 { return most.Load() - taken() },
 	}, engine.Options{})
 	there := filepath.Join(t.TempDir(), "there")
@@ -124,7 +125,8 @@ func TestGuardOthers(t *testing.T) {
 	var left atomic.Int64
 	left.Store(1 << 50)
 	r := start(t, proc.Options{
-		Driver: "cpu", Config: []byte("1"), Reserve: 1 << 40, Available: left.Load,
+		Workers: proc.Workers{MemoryReserve: 1 << 40},
+		Driver:  "cpu", Config: []byte("1"), Available: left.Load,
 	}, engine.Options{})
 	there := filepath.Join(t.TempDir(), "there")
 	ended := make(chan error, 1)

@@ -139,7 +139,7 @@ func TestTuneMuch(t *testing.T) {
 	}
 	defer mem.Close()
 	var book logBook
-	devs, err := proc.New(proc.Options{Driver: "learned", Memory: mem, Answer: 5 * time.Minute}).Open(t.Context(), slog.New(slog.NewTextHandler(&book, nil)))
+	devs, err := proc.New(proc.Options{Workers: proc.Workers{Memory: mem}, Driver: "learned", Answer: 5 * time.Minute}).Open(t.Context(), slog.New(slog.NewTextHandler(&book, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestTruncate(t *testing.T) {
 
 // A standby that is killed is replaced, which is logged once each time.
 func TestStandbyReplaced(t *testing.T) {
-	r := start(t, proc.Options{Standby: true}, engine.Options{})
+	r := start(t, proc.Options{Workers: proc.Workers{Standby: true}}, engine.Options{})
 	for n := range 3 {
 		var pid int
 		eventually(t, "a standby", func() bool {

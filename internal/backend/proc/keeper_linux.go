@@ -59,13 +59,13 @@ func (k *keeper) ensure(ctx context.Context) (*child, error) {
 	c, err := spawn(k.o, asKeeper, -1, k.log)
 	if err == nil {
 		var m *message
-		if m, err = c.call(ctx, &message{Kind: askOpen, Driver: k.o.Driver, Config: k.o.Config, Device: -1, Confined: k.o.Confined}, -1); err == nil {
+		if m, err = c.call(ctx, &message{Kind: askOpen, Driver: k.o.Driver, Config: k.o.Config, Device: -1, Confine: k.o.Confine}, -1); err == nil {
 			k.c, k.found = c, m.Found
 			return c, nil
 		}
 		c.finish()
-		if remote := (*remoteError)(nil); len(k.o.Command) > 0 && ctx.Err() == nil && !errors.As(err, &remote) {
-			err = fmt.Errorf("%w; if %s is no worker, its main must begin with weft.Worker", err, k.o.Command[0])
+		if remote := (*remoteError)(nil); len(k.o.WorkerCommand) > 0 && ctx.Err() == nil && !errors.As(err, &remote) {
+			err = fmt.Errorf("%w; if %s is no worker, its main must begin with weft.Worker", err, k.o.WorkerCommand[0])
 		}
 	}
 	k.not, k.failure = time.Now().Add(k.pause.next(0)), err

@@ -50,11 +50,11 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 		return nil, fmt.Errorf("proc: open %s: no memory to share was given", d.o.Driver)
 	}
 	v := &opened{o: d.o, log: log}
-	if v.o.Hang <= 0 {
-		v.o.Hang = defaultHang
+	if v.o.HangTimeout <= 0 {
+		v.o.HangTimeout = defaultHang
 	}
 	if v.o.Answer <= 0 {
-		v.o.Answer = max(defaultAnswer, 2*v.o.Hang)
+		v.o.Answer = max(defaultAnswer, 2*v.o.HangTimeout)
 	}
 	if v.o.End <= 0 {
 		v.o.End = defaultEnd

@@ -71,7 +71,7 @@ func (m mortal) open(t *testing.T) (_ []driver.Device, log string, _ error) {
 	}
 	before := children()
 	book := &logBook{}
-	devs, err := proc.New(proc.Options{Driver: "mortal", Config: config, Memory: mem}).Open(context.Background(), slog.New(slog.NewTextHandler(book, nil)))
+	devs, err := proc.New(proc.Options{Workers: proc.Workers{Memory: mem}, Driver: "mortal", Config: config}).Open(context.Background(), slog.New(slog.NewTextHandler(book, nil)))
 	t.Cleanup(func() {
 		for _, d := range devs {
 			if err := d.Close(); err != nil {
@@ -156,7 +156,7 @@ func TestOpenFails(t *testing.T) {
 				return keep, c.choose
 			}
 			x, err := exec.Open(context.Background(), exec.Config{
-				Drivers: []driver.Driver{cpu.New(cpu.Options{Cores: 1, Funcs: funcs}), proc.New(proc.Options{Driver: "mortal", Config: config, Memory: mem})},
+				Drivers: []driver.Driver{cpu.New(cpu.Options{Cores: 1, Funcs: funcs}), proc.New(proc.Options{Workers: proc.Workers{Memory: mem}, Driver: "mortal", Config: config})},
 				Copier:  copier[0], Choose: choose,
 			})
 			if c.choose != nil {

@@ -14,49 +14,54 @@ import (
 // others closed.
 type Maker func(config []byte, device int) (driver.Driver, error)
 
+// Workers are the settings of worker processes, by the names that they have in weft.Options.
+type Workers struct {
+	// Memory is host memory to share with the children. All drivers of one
+	// executor are given the same; whoever opened it closes it after them.
+	Memory *arena.Arena
+	// Standby keeps a second worker warm for each device, which takes over
+	// after a fault without being started first.
+	Standby bool
+	// HangTimeout is the time after which a silent worker is given up on (10 s), also while it is
+	// started and while it stands by. One that is busy may be silent for longer, unless it is stopped.
+	HangTimeout time.Duration
+	// WorkerCommand starts a child instead of the program itself, for programs whose
+	// main does not call Main.
+	WorkerCommand []string
+	// Confine limits children to the system calls that a Go kernel needs: they start no programs,
+	// use no network, signal, look into or schedule no other process, take no memory that WorkerBytes
+	// does not count, read no files except programs and libraries, and write none. Without it they
+	// lose only calls that neither a driver nor a kernel needs; see docs/RATIONALE.md.
+	Confine bool
+	// WorkerBytes is the private memory that a worker may take beyond what it has when its device
+	// is open, if its kernels are functions of the worker itself; 0 means no limit.
+	WorkerBytes int64
+	// MemoryReserve is the memory of the machine to keep free, in bytes. When less is left, the worker
+	// with the newest large task is ended, if its kernels are functions of the worker itself and
+	// running workers hold the missing bytes; otherwise that is logged. With 0 memory is not
+	// watched.
+	MemoryReserve int64
+}
+
 // Options say what runs in children, and how.
 type Options struct {
+	Workers
 	// Driver is the name the driver's Maker is known by in Main.
 	Driver string
 	// Config is handed to the Maker. Again, unless it is nil, takes its place for workers that are
 	// started once a device is attached: in place of another, or to stand by.
 	Config, Again []byte
-	// Memory is host memory to share with the children. All drivers of one
-	// executor are given the same; whoever opened it closes it after them.
-	Memory *arena.Arena
 	// Parts says how many workers a device found is served by: each is a device
 	// of its own with a part of the memory. 0 leaves it out; nil means 1 each.
 	Parts func(machine.Device) int
 	// MemBytes limits the memory of each device before it is divided; 0 leaves it
 	// to the driver.
 	MemBytes int64
-	// Standby keeps a second worker warm for each device, which takes over
-	// after a fault without being started first.
-	Standby bool
-	// Command starts a child instead of the program itself, for programs whose
-	// main does not call Main.
-	Command []string
 	// Env lists prefixes of the environment variables that children keep ("CUDA_"), in addition to
 	// those that every program reads. With nil they keep all.
 	Env []string
-	// Confined limits children to the system calls that a Go kernel needs: they start no programs,
-	// use no network, signal, look into or schedule no other process, take no memory that MaxData
-	// does not count, read no files except programs and libraries, and write none. Without it they
-	// lose only calls that neither a driver nor a kernel needs; see docs/RATIONALE.md.
-	Confined bool
-	// MaxData is the private memory that a worker may take beyond what it has when its device
-	// is open, if its kernels are functions of the worker itself; 0 means no limit.
-	MaxData int64
-	// Reserve is the memory of the machine to keep free, in bytes. When less is left, the worker
-	// with the newest large task is ended, if its kernels are functions of the worker itself and
-	// running workers hold the missing bytes; otherwise that is logged. With 0 memory is not
-	// watched.
-	Reserve int64
 	// Available says how much is left, for tests; nil asks the system.
 	Available func() int64
-	// Hang is the time after which a silent worker is given up on (10 s), also while it is
-	// started and while it stands by. One that is busy may be silent for longer, unless it is stopped.
-	Hang time.Duration
 	// Answer is the time a child has to answer a request before it is killed (15 s, or twice Hang
 	// if that is more), doubled for opening its device. It is longer than Hang, so that a worker
 	// that hangs is found by its pulse first.

@@ -320,7 +320,7 @@ func TestRun(t *testing.T) {
 		{"cpu", proc.Options{Driver: "cpu"}, 1},
 		{"lanes", proc.Options{Config: []byte("lanes 3")}, 1},
 		{"split", proc.Options{Parts: func(machine.Device) int { return 3 }}, 3},
-		{"standby", proc.Options{Standby: true}, 1},
+		{"standby", proc.Options{Workers: proc.Workers{Standby: true}}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := start(t, c.o, engine.Options{})
@@ -363,7 +363,7 @@ func TestKillAnyTime(t *testing.T) {
 		{18<<20 + 3, 5 * time.Millisecond}, // copies of several parts
 	} {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			o := proc.Options{Config: []byte("devices 2\ntake 1ms launches"), Standby: seed%2 == 1}
+			o := proc.Options{Workers: proc.Workers{Standby: seed%2 == 1}, Config: []byte("devices 2\ntake 1ms launches")}
 			r := start(t, o, engine.Options{Health: engine.HealthRules{Trust: time.Nanosecond, MaxLosses: 1000}, Retries: 50},
 				cpu.New(cpu.Options{Cores: 1, Funcs: funcs}))
 			rnd := rand.New(rand.NewPCG(uint64(seed), 7))
@@ -453,7 +453,7 @@ func TestKernelsThatKill(t *testing.T) {
 				// device is not to be given up for that.
 				o.Health.Trust = time.Nanosecond
 			}
-			r := start(t, proc.Options{Hang: hang}, o)
+			r := start(t, proc.Options{Workers: proc.Workers{HangTimeout: hang}}, o)
 			_, _, err := r.run(t, one(t, bad, 100, 0), make([]byte, 100))
 			var te *engine.TaskError
 			var q *engine.Quarantine
@@ -484,7 +484,7 @@ func TestKernelsThatKill(t *testing.T) {
 // nothing grows over many such faults.
 func TestFaults(t *testing.T) {
 	const faults = 100
-	r := start(t, proc.Options{Config: []byte("lose kernel bad"), Standby: false}, engine.Options{})
+	r := start(t, proc.Options{Workers: proc.Workers{Standby: false}, Config: []byte("lose kernel bad")}, engine.Options{})
 	in := make([]byte, 1000)
 	var fds, rss int
 	for n := range faults {
@@ -646,7 +646,7 @@ func attached(t *testing.T, o proc.Options) (*arena.Arena, driver.Device) {
 // A device that is closed while it is brought back leaves no process behind, whichever is first.
 func TestCloseWhileRevived(t *testing.T) {
 	for i := range 12 {
-		mem, d := attached(t, proc.Options{Standby: i%2 == 0})
+		mem, d := attached(t, proc.Options{Workers: proc.Workers{Standby: i%2 == 0}})
 		host, err := mem.Get(100)
 		if err != nil {
 			t.Fatal(err)
@@ -819,14 +819,14 @@ func parent(as string) {
 	if err != nil {
 		panic(err)
 	}
-	o := proc.Options{Driver: "fake", Config: []byte("devices 2"), Memory: mem, Hang: parentHang, Answer: time.Hour}
+	o := proc.Options{Workers: proc.Workers{Memory: mem, HangTimeout: parentHang}, Driver: "fake", Config: []byte("devices 2"), Answer: time.Hour}
 	switch as {
 	case "wrapped":
 		exe, err := os.Executable()
 		if err != nil {
 			panic(err)
 		}
-		o.Command = []string{"/bin/sh", "-c", `"$0"; true`, exe}
+		o.WorkerCommand = []string{"/bin/sh", "-c", `"$0"; true`, exe}
 		fallthrough
 	case "stuck":
 		o.Driver = "stuck"
@@ -880,15 +880,15 @@ func TestCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mem.Close()
-	_, err = proc.New(proc.Options{Driver: "fake", Memory: mem, Command: []string{"/bin/sh", "-c", "echo no worker here; exit 3"}}).Open(context.Background(), nil)
+	_, err = proc.New(proc.Options{Workers: proc.Workers{Memory: mem, WorkerCommand: []string{"/bin/sh", "-c", "echo no worker here; exit 3"}}, Driver: "fake"}).Open(context.Background(), nil)
 	if err == nil || !strings.Contains(err.Error(), "no worker here") || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("got %v; want how the command ended", err)
 	}
 	// What is not there is told in the driver's own words.
-	if _, err := proc.New(proc.Options{Driver: "none", Memory: mem}).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) || strings.Contains(err.Error(), "keeper") {
+	if _, err := proc.New(proc.Options{Workers: proc.Workers{Memory: mem}, Driver: "none"}).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) || strings.Contains(err.Error(), "keeper") {
 		t.Errorf("a driver without a maker: %v", err)
 	}
-	o := proc.Options{Driver: "fake", Config: []byte("devices 2"), Memory: mem, Parts: func(machine.Device) int { return 0 }}
+	o := proc.Options{Workers: proc.Workers{Memory: mem}, Driver: "fake", Config: []byte("devices 2"), Parts: func(machine.Device) int { return 0 }}
 	if _, err := proc.New(o).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "none of these is selected: fake:0, fake:1") {
 		t.Errorf("with none of its devices asked for: %v", err)
 	}

@@ -77,22 +77,22 @@ func (m *message) giveUp(hostKernels bool) (warning, err error) {
 	warning = unix.Setrlimit(unix.RLIMIT_CORE, none) // a core would hold all of the arena
 	if hostKernels {
 		warning = errors.Join(warning, dieFirst(), lower(unix.RLIMIT_NOFILE, maxFiles))
-		if m.MaxData > 0 {
-			err = limitMemory(unix.RLIMIT_DATA, "VmData", m.MaxData)
-			if err == nil && m.Confined {
-				err = errors.Join(limitMemory(unix.RLIMIT_AS, "VmSize", m.MaxData+spareAddresses), lower(unix.RLIMIT_STACK, maxStack))
+		if m.WorkerBytes > 0 {
+			err = limitMemory(unix.RLIMIT_DATA, "VmData", m.WorkerBytes)
+			if err == nil && m.Confine {
+				err = errors.Join(limitMemory(unix.RLIMIT_AS, "VmSize", m.WorkerBytes+spareAddresses), lower(unix.RLIMIT_STACK, maxStack))
 			}
 			if err != nil {
 				return warning, fmt.Errorf("limit the memory of the process: %w", err)
 			}
 		}
 	}
-	if m.Confined {
+	if m.Confine {
 		// Signals that wait count for all processes of the user together.
 		warning = errors.Join(warning, lower(unix.RLIMIT_SIGPENDING, 0))
 	}
-	if err := confine(m.Confined); err != nil {
-		if m.Confined {
+	if err := confine(m.Confine); err != nil {
+		if m.Confine {
 			return warning, fmt.Errorf("confine the process: %w", err)
 		}
 		warning = errors.Join(warning, err)

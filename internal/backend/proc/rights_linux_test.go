@@ -153,7 +153,7 @@ func TestRights(t *testing.T) {
 		if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r := start(t, proc.Options{Driver: "cpu", Env: []string{"CUDA_"}, Confined: confined, MaxData: 1 << 30}, engine.Options{})
+		r := start(t, proc.Options{Workers: proc.Workers{Confine: confined, WorkerBytes: 1 << 30}, Driver: "cpu", Env: []string{"CUDA_"}}, engine.Options{})
 		want := fmt.Sprintf(`ptrace false
 keyctl false
 unshare false

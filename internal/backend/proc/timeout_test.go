@@ -100,7 +100,7 @@ func TestCancelKillsWorker(t *testing.T) {
 // Close ends although a kernel hangs in a worker, and leaves no process behind.
 func TestCloseKillsWorker(t *testing.T) {
 	r := startWith(t, exec.Config{KillWait: 50 * time.Millisecond, CloseWait: 2 * time.Minute, Engine: engine.Options{TaskTimeout: -1}},
-		proc.Options{Config: []byte("hang kernel bad"), Standby: true})
+		proc.Options{Workers: proc.Workers{Standby: true}, Config: []byte("hang kernel bad")})
 	ended := r.hung(t, context.Background())
 	if err := r.Close(context.Background()); err != nil {
 		t.Error(err)
@@ -113,7 +113,7 @@ func TestCloseKillsWorker(t *testing.T) {
 // Close ends although worker, standby and keeper are stopped, and leaves no process
 // behind.
 func TestCloseKillsStopped(t *testing.T) {
-	r := startWith(t, exec.Config{CloseWait: 2 * time.Minute}, proc.Options{Standby: true, End: 100 * time.Millisecond})
+	r := startWith(t, exec.Config{CloseWait: 2 * time.Minute}, proc.Options{Workers: proc.Workers{Standby: true}, End: 100 * time.Millisecond})
 	eventually(t, "there is a standby", func() bool { return strings.Contains(r.log.String(), "stands by") })
 	for _, pid := range proc.Pids("") {
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -128,7 +128,7 @@ func TestCloseKillsStopped(t *testing.T) {
 // A worker that hangs is found by its beats while the parent waits for its answer, which it
 // would do for an hour here.
 func TestHungWhileAsked(t *testing.T) {
-	r := start(t, proc.Options{Config: []byte("devices 2"), Hang: time.Second, Answer: time.Hour}, engine.Options{
+	r := start(t, proc.Options{Workers: proc.Workers{HangTimeout: time.Second}, Config: []byte("devices 2"), Answer: time.Hour}, engine.Options{
 		// Of workers that a busy machine keeps from running for as long.
 		Retries: 100, Health: engine.HealthRules{Trust: time.Nanosecond, MaxLosses: 1000},
 	})
@@ -165,7 +165,7 @@ func (r *rig) runsInTime(t *testing.T, g *graph.Graph, in, want []byte) {
 // A worker keeps its work while its standby is stopped, which is to map what it allocates: here
 // the standby may be silent for an hour.
 func TestStoppedStandbyDelaysNoWork(t *testing.T) {
-	r := start(t, proc.Options{Standby: true, Config: []byte("devices 2"), Hang: time.Hour, Answer: time.Hour}, engine.Options{})
+	r := start(t, proc.Options{Workers: proc.Workers{Standby: true, HangTimeout: time.Hour}, Config: []byte("devices 2"), Answer: time.Hour}, engine.Options{})
 	for _, pid := range r.standbys(t, 2) {
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
@@ -177,7 +177,7 @@ func TestStoppedStandbyDelaysNoWork(t *testing.T) {
 
 // A standby that is stopped is found and replaced, each time, though it may take an hour to answer.
 func TestStoppedStandbyIsReplaced(t *testing.T) {
-	r := start(t, proc.Options{Standby: true, Hang: time.Second, Answer: time.Hour}, engine.Options{})
+	r := start(t, proc.Options{Workers: proc.Workers{Standby: true, HangTimeout: time.Second}, Answer: time.Hour}, engine.Options{})
 	for n := range 2 {
 		pid := r.standbys(t, n+1)[n]
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -213,7 +213,7 @@ func (r *rig) standbys(t *testing.T, n int) (pids []int) {
 // started: here it may take an hour to answer. It stops itself in what makes its driver.
 func TestStoppedWhileStarted(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "stop")
-	r := start(t, proc.Options{Driver: "stops", Config: []byte(mark), Hang: time.Second, Answer: time.Hour}, engine.Options{
+	r := start(t, proc.Options{Workers: proc.Workers{HangTimeout: time.Second}, Driver: "stops", Config: []byte(mark), Answer: time.Hour}, engine.Options{
 		Health: engine.HealthRules{Ladder: slices.Repeat([]engine.TimedRung{{Rung: engine.Restart, Timeout: time.Hour}}, 8), Trust: time.Nanosecond, MaxLosses: 1000},
 	})
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {

@@ -122,7 +122,7 @@ func TestGuardBusyDevice(t *testing.T) {
 func TestGuardOfAStuckWorker(t *testing.T) {
 	d := idler(t)
 	again := make(chan struct{}, 1)
-	o := &Options{Reserve: 1, Available: func() int64 {
+	o := &Options{Workers: Workers{MemoryReserve: 1}, Available: func() int64 {
 		select {
 		case <-d.w.doom:
 			select {
@@ -132,7 +132,8 @@ func TestGuardOfAStuckWorker(t *testing.T) {
 		default:
 		}
 		return 0
-	}}
+	},
+	}
 	g := watchMemory(o, []*device{d}, slog.New(slog.DiscardHandler))
 	defer g.end()
 	select {

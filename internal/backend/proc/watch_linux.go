@@ -63,11 +63,11 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 		// Having slept in vain it sleeps again: only a completion has it look for long.
 		slept := time.Now()
 		tick := watchTick
-		if left := d.drv.o.Hang - slept.Sub(p.seen); left > 0 {
+		if left := d.drv.o.HangTimeout - slept.Sub(p.seen); left > 0 {
 			tick = min(tick, left+time.Millisecond) // so that it is not found a tick later
 		}
 		w.completions.sleep(tick, func() bool { return h.tail.Load() != rung })
-		if silent := p.silent(slept, time.Now(), d.drv.o.Hang, 10*d.drv.o.Hang); silent > 0 {
+		if silent := p.silent(slept, time.Now(), d.drv.o.HangTimeout, 10*d.drv.o.HangTimeout); silent > 0 {
 			w.kill(hungFor(silent))
 		}
 		// Who has the lock for long waits for an answer of this worker perhaps, and must
@@ -140,7 +140,7 @@ func (d *device) watchBeats(w *child) {
 		case <-w.exited:
 			return
 		}
-		if silent := p.silent(slept, time.Now(), d.drv.o.Hang, math.MaxInt64); silent > 0 {
+		if silent := p.silent(slept, time.Now(), d.drv.o.HangTimeout, math.MaxInt64); silent > 0 {
 			w.kill(hungFor(silent))
 		}
 	}

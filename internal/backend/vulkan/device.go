@@ -162,7 +162,7 @@ func (p *platform) describe(phys uintptr) (*device, error) {
 	}
 	d.info = machine.Device{
 		Model: text(props.name[:]), Backend: "vulkan", Arch: fmt.Sprintf("%04x:%04x", props.vendor, props.device),
-		Driver: fmt.Sprintf("%s %s, Vulkan %s", text(drv.name[:]), text(drv.info[:]), version(props.api)), Lanes: max(d.o.Lanes, 1),
+		Driver: fmt.Sprintf("%s %s, Vulkan %s", text(drv.name[:]), text(drv.info[:]), version(props.api)), Lanes: max(d.o.Streams, 1),
 		SIMDLanes: int(sub.size), ArgBytes: d.limits.storageBytes,
 	}
 	const nvidia = 4 // driver

@@ -134,7 +134,7 @@ type plane struct{ W, H int }
 // What the suite does, the validation layer has nothing to say about.
 func TestValid(t *testing.T) {
 	for name, o := range map[string]Options{
-		"direct": {MemBytes: 64 << 20, Validate: true, Lanes: 2}, "staged": {MemBytes: 64 << 20, Validate: true, stage: true},
+		"direct": {MemBytes: 64 << 20, Validation: true, Streams: 2}, "staged": {MemBytes: 64 << 20, Validation: true, stage: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := openRig(t, o)
@@ -153,7 +153,7 @@ func TestValid(t *testing.T) {
 		})
 	}
 	var says bytes.Buffer
-	d := New(Options{Validate: true})
+	d := New(Options{Validation: true})
 	devs, err := d.Open(context.Background(), slog.New(slog.NewTextHandler(&says, nil)))
 	if err != nil {
 		t.Fatal(err)

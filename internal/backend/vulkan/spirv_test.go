@@ -116,7 +116,7 @@ func TestNoLoader(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, o := range []Options{{Lanes: -1}, {Lanes: maxLanes + 1}, {MemBytes: -1}, {Devices: []int{0, -1}}} {
+	for _, o := range []Options{{Streams: -1}, {Streams: maxLanes + 1}, {MemBytes: -1}, {Devices: []int{0, -1}}} {
 		if _, err := New(o).Open(context.Background(), nil); err == nil || errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("%+v: %v; want it refused", o, err)
 		}

@@ -61,7 +61,7 @@ func config(o Options) backendtest.Config {
 func TestSuite(t *testing.T) {
 	for name, o := range map[string]Options{
 		"plain":       {MemBytes: 64 << 20},
-		"three lanes": {MemBytes: 64 << 20, Lanes: 3},
+		"three lanes": {MemBytes: 64 << 20, Streams: 3},
 		"staged":      {MemBytes: 64 << 20, stage: true},
 	} {
 		t.Run(name, func(t *testing.T) { backendtest.Run(t, config(o)) })

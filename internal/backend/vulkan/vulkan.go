@@ -44,16 +44,16 @@ type Options struct {
 	// compute on the CPU, whose cores cpu has, and GPUs under NVIDIA's own
 	// driver, which cuda has.
 	NoDoubles bool
-	// Lanes is the number of kernels that a device runs at once (1).
-	Lanes int
+	// Streams is the number of kernels that a device runs at once (1).
+	Streams int
 	// MemBytes limits the memory for buffers on each device; 0 means most of
 	// its largest heap.
 	MemBytes int64
 	// CacheDir is a folder for compiled pipelines; empty keeps none.
 	CacheDir string
-	// Validate runs the Khronos validation layer, whose messages go to the log
+	// Validation runs the Khronos validation layer, whose messages go to the log
 	// as warnings. Where the layer is not installed, Open errs.
-	Validate bool
+	Validation bool
 	// LibraryPath lists folders that are searched for the loader before all others.
 	LibraryPath []string
 
@@ -70,8 +70,8 @@ const maxLanes = 16
 // check reports the first mistake in the options.
 func (o *Options) check() error {
 	switch {
-	case o.Lanes < 0 || o.Lanes > maxLanes:
-		return fmt.Errorf("vulkan: lanes is %d; it must be 1 to %d, or 0 for 1", o.Lanes, maxLanes)
+	case o.Streams < 0 || o.Streams > maxLanes:
+		return fmt.Errorf("vulkan: lanes is %d; it must be 1 to %d, or 0 for 1", o.Streams, maxLanes)
 	case o.MemBytes < 0:
 		return fmt.Errorf("vulkan: memory limit is %d bytes; it must not be negative", o.MemBytes)
 	case slices.ContainsFunc(o.Devices, func(n int) bool { return n < 0 }):
@@ -181,7 +181,7 @@ func openPlatform(o Options, log *slog.Logger) (*platform, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkManifests(os.Getenv, o.Validate); err != nil {
+	if err := checkManifests(os.Getenv, o.Validation); err != nil {
 		return nil, err
 	}
 	p := &platform{o: o, log: log, api: a, users: 1}
@@ -195,7 +195,7 @@ func openPlatform(o Options, log *slog.Logger) (*platform, error) {
 		return nil, fmt.Errorf("vulkan: %s: %w: %w; install a newer loader", a.path, driver.ErrUnavailable, errVersion)
 	}
 	var layers, exts []string
-	if o.Validate {
+	if o.Validation {
 		layers, exts = []string{"VK_LAYER_KHRONOS_validation"}, []string{"VK_EXT_debug_utils"}
 		there, err := read[layerProperties](f, &a.layers)
 		if err != nil {
@@ -214,7 +214,7 @@ func openPlatform(o Options, log *slog.Logger) (*platform, error) {
 		return nil, fmt.Errorf("vulkan: %w: %w; install a driver, or mend the drivers named by VK_DRIVER_FILES or in /usr/share/vulkan/icd.d", driver.ErrUnavailable, err)
 	}
 	a.bindInstance(*instance)
-	if o.Validate {
+	if o.Validation {
 		if err := p.listen(f); err != nil {
 			p.release()
 			return nil, fmt.Errorf("vulkan: %w", err)

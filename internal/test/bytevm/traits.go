@@ -13,35 +13,35 @@ import (
 type Trait uint32
 
 const (
-	Gangs        Trait = 1 << iota // tasks over two devices
-	Constraints                    // tasks for one backend only
-	Volatile                       // data that may be lost for good
-	Wide                           // many handles
-	Tight                          // devices that hold little more than one task
-	HostAmple                      // a limit on host memory that all data fits in
-	HostScarce                     // one that only the largest task is sure to fit in
-	Cancels                        // runs cancelled under way
-	Losses                         // devices lost, with or without their memory
-	Failures                       // launches that fail or are refused
-	Cuts                           // copies that fail
-	Exhaustion                     // devices that have less memory than they said
-	Hangs                          // launches that never end
-	Residents                      // data that outlives runs, shared by them
-	VolatileHeld                   // some of it volatile
-	Late                           // completions that are told late
-	Limits                         // limits on tasks in flight
-	FewRetries                     // tasks, runs and engines with few retries
-	ManyRetries                    // more than 255
-	Swaps                          // devices replaced by spares
-	Weights                        // runs of different weight and priority
-	NoRecovery                     // fault tolerance off
-	Poison                         // tasks that never succeed
-	Condition                      // telemetry, drains, changes of speed and capacity
-	Wrap                           // lanes whose numbers pass 2³²
-	Reuse                          // the caller writes to its memory once a run has ended
-	Processes                      // GPUs in processes of their own, which are killed for runs given up
-	Detaches                       // launches that leave their lanes, so that other runs go on
-	lastTrait    = iota
+	Gangs            Trait = 1 << iota // tasks over two devices
+	Constraints                        // tasks for one backend only
+	Volatile                           // data that may be lost for good
+	Wide                               // many handles
+	Tight                              // devices that hold little more than one task
+	HostAmple                          // a limit on host memory that all data fits in
+	HostScarce                         // one that only the largest task is sure to fit in
+	Cancels                            // runs cancelled under way
+	Losses                             // devices lost, with or without their memory
+	Failures                           // launches that fail or are refused
+	Cuts                               // copies that fail
+	Exhaustion                         // devices that have less memory than they said
+	Hangs                              // launches that never end
+	Residents                          // data that outlives runs, shared by them
+	VolatileHeld                       // some of it volatile
+	Late                               // completions that are told late
+	Limits                             // limits on tasks in flight
+	FewRetries                         // tasks, runs and engines with few retries
+	ManyRetries                        // more than 255
+	Swaps                              // devices replaced by spares
+	Weights                            // runs of different weight and priority
+	NoFaultTolerance                   // fault tolerance off
+	Poison                             // tasks that never succeed
+	Condition                          // telemetry, drains, changes of speed and capacity
+	Wrap                               // lanes whose numbers pass 2³²
+	Reuse                              // the caller writes to its memory once a run has ended
+	Processes                          // GPUs in processes of their own, which are killed for runs given up
+	Detaches                           // launches that leave their lanes, so that other runs go on
+	lastTrait        = iota
 )
 
 // All is every trait.

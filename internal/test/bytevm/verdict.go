@@ -104,7 +104,7 @@ func (x *executor) drawJob(p *program) *job {
 		j.options.Priority, j.options.Weight = r.IntN(5)-2, 0.1+10*r.Float64()
 	}
 	if x.traits.has(Limits) && r.IntN(2) == 0 {
-		j.options.MaxInFlight = 1 + r.IntN(3)
+		j.options.Concurrent = 1 + r.IntN(3)
 	}
 	if x.traits.has(FewRetries) && r.IntN(2) == 0 {
 		j.options.Retries = 1 + r.IntN(4)
@@ -144,7 +144,7 @@ func (x *executor) drawOptions(seed uint64, spares []machine.DeviceID) {
 		Machine: x.machine, Cost: machine.NewRoofline(x.machine), Seed: seed, Spares: spares,
 		Retries: 100, TaskTimeout: 20 * time.Millisecond, Depth: 1 << r.IntN(7), ReplayDepth: 1 + r.IntN(20),
 		Backoff: time.Duration(1 + r.IntN(1_000_000)), Health: engine.HealthRules{MaxFailures: maxSafeFailures + r.IntN(50), MaxLosses: 100},
-		NoRecovery: x.traits.has(NoRecovery),
+		NoFaultTolerance: x.traits.has(NoFaultTolerance),
 	}
 	x.drawProcesses()
 	if r.IntN(2) == 0 {
@@ -152,7 +152,7 @@ func (x *executor) drawOptions(seed uint64, spares []machine.DeviceID) {
 		x.options.Policy = sched.Policies()[names[r.IntN(len(names))]]
 	}
 	if x.traits.has(Limits) && r.IntN(2) == 0 {
-		x.options.MaxInFlight = 1 + r.IntN(5)
+		x.options.Concurrent = 1 + r.IntN(5)
 	}
 	if x.traits.has(FewRetries) && r.IntN(2) == 0 {
 		x.options.Retries = 1 + r.IntN(4)
@@ -199,11 +199,11 @@ func (x *executor) run() {
 
 // withinLimits checks that no more is in flight than was allowed.
 func (x *executor) withinLimits() {
-	if n := x.options.MaxInFlight; n > 0 && x.flight > n {
+	if n := x.options.Concurrent; n > 0 && x.flight > n {
 		x.bad("%d tasks are in flight, the limit is %d", x.flight, n)
 	}
 	for _, j := range x.all {
-		if n := j.options.MaxInFlight; n > 0 && j.flight > n {
+		if n := j.options.Concurrent; n > 0 && j.flight > n {
 			x.bad("run %d has %d tasks in flight, the limit is %d", j.id, j.flight, n)
 		}
 	}
@@ -337,7 +337,7 @@ func (x *executor) excused(j *job) bool {
 		// Volatile data is lost with its device and with an update that failed or was
 		// withdrawn.
 		return x.traits.has(Losses | Failures | Hangs | Exhaustion | Cuts | Condition | Poison | Detaches)
-	case x.traits.has(NoRecovery) && (errors.Is(j.err, engine.ErrDeviceLost) || errors.Is(j.err, engine.ErrDataLost)):
+	case x.traits.has(NoFaultTolerance) && (errors.Is(j.err, engine.ErrDeviceLost) || errors.Is(j.err, engine.ErrDataLost)):
 		return x.sum.Losses+x.sum.Drops > 0
 	case errors.Is(j.err, engine.ErrOutOfMemory):
 		// Values in host memory have nowhere else to go.
@@ -400,7 +400,7 @@ func (x *executor) fetched(a *engine.Action) {
 
 // mayLose reports whether resident data can be lost for good.
 func (x *executor) mayLose(d *resident) bool {
-	return d.kind == graph.Volatile || x.traits.has(NoRecovery) && x.sum.Losses+x.sum.Drops > 0
+	return d.kind == graph.Volatile || x.traits.has(NoFaultTolerance) && x.sum.Losses+x.sum.Drops > 0
 }
 
 // leftovers checks that nothing is left once all has ended.

@@ -18,7 +18,7 @@ type Work struct {
 }
 
 // WorkTraits are those of a trial of given work in which every run has to end well.
-const WorkTraits = All &^ (Gangs | Constraints | Volatile | Wide | HostScarce | Cancels | Residents | VolatileHeld | FewRetries | NoRecovery | Poison)
+const WorkTraits = All &^ (Gangs | Constraints | Volatile | Wide | HostScarce | Cancels | Residents | VolatileHeld | FewRetries | NoFaultTolerance | Poison)
 
 var errReduces = errors.New("work with reductions is not tried on bytes")
 

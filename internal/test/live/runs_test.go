@@ -127,11 +127,11 @@ func (t *trial) person(r *rand.Rand) {
 		}
 		few, inFlight := t.few, 0
 		if one(r, 2) {
-			o := weft.RunOptions{Priority: r.IntN(5) - 2, MaxInFlight: r.IntN(4), Weight: pick(r, 0, 0.1, 1, 5)}
+			o := weft.RunOptions{Priority: r.IntN(5) - 2, Concurrent: r.IntN(4), Weight: pick(r, 0, 0.1, 1, 5)}
 			if !t.calm && one(r, 8) {
 				o.Retries, few = 1+r.IntN(2), true
 			}
-			inFlight = o.MaxInFlight
+			inFlight = o.Concurrent
 			if prepared, err = prepared.With(o); err != nil {
 				t.fail("with: %v", err)
 				return

@@ -30,7 +30,8 @@ func TestHangInWorker(t *testing.T) {
 		}
 	})
 	s := openWith(t, folder, weft.Options{Retries: -1, Drivers: []driver.Driver{proc.New(proc.Options{
-		Driver: "test", Memory: mem, Parts: func(machine.Device) int { return 2 },
+		Workers: proc.Workers{Memory: mem},
+		Driver:  "test", Parts: func(machine.Device) int { return 2 },
 	})}})
 	if err := s.Ready(); err != nil || len(s.devices) != 2 {
 		t.Fatalf("%d devices: %v", len(s.devices), err)

@@ -34,7 +34,7 @@ func openBare(ctx context.Context, devices string, m *machine.Machine) (*bare, e
 		return b, err
 	}
 	o := all.Options{Select: sel, Funcs: memoryFuncs()}
-	if o.Workers() {
+	if o.Apart() {
 		if b.mem, err = arena.Open(0); err != nil {
 			return b, err
 		}

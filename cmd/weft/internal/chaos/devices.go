@@ -83,14 +83,15 @@ func (p *picked) drivers(o *weft.Options, w Workers, memory *arena.Arena) (list 
 			again = fmt.Appendf(nil, "devices %d\n%s", p.counts[name], w.Again)
 		}
 		list = append(list, proc.New(proc.Options{
-			Driver: name, Config: config, Again: again, Memory: memory, Hang: o.HangTimeout, MemBytes: w.MemBytes,
-			Standby: o.Standby, Command: strings.Fields(o.WorkerCommand),
+			Workers: proc.Workers{Memory: memory, HangTimeout: o.HangTimeout, Standby: o.Standby, WorkerCommand: strings.Fields(o.WorkerCommand)},
+			Driver:  name, Config: config, Again: again, MemBytes: w.MemBytes,
 		}))
 	}
 	if len(p.gpus) > 0 {
 		list = append(list, all.Drivers(all.Options{
-			Select: p.sel, Memory: memory, Hang: o.HangTimeout, MemBytes: w.MemBytes * int64(p.parts), Standby: o.Standby, Streams: o.Streams,
-			Validate: o.Validation, WorkerCommand: strings.Fields(o.WorkerCommand),
+			Workers: proc.Workers{Memory: memory, HangTimeout: o.HangTimeout, Standby: o.Standby, WorkerCommand: strings.Fields(o.WorkerCommand)},
+			Select:  p.sel, MemBytes: w.MemBytes * int64(p.parts), Streams: o.Streams,
+			Validation: o.Validation,
 		})...)
 	}
 	return list

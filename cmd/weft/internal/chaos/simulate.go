@@ -177,7 +177,7 @@ func (t *Trial) simulated(p *plan, m *machine.Machine, g *graph.Graph, foot foot
 	}
 	c := sim.Config{
 		Machine: &here, Policy: t.Options.Policy, Noise: simNoise,
-		MaxInFlight: t.Options.Concurrent, Retries: cmp.Or(t.Options.Retries, manyRetries), TaskTimeout: max(t.Options.TaskTimeout, 0),
+		Concurrent: t.Options.Concurrent, Retries: cmp.Or(t.Options.Retries, manyRetries), TaskTimeout: max(t.Options.TaskTimeout, 0),
 	}
 	apart := time.Duration(len(here.Devices)*slowFactor)*usual + maxStrikes*(t.hang()+simBack+slowFor)
 	for i, hits := range p.rounds {
