@@ -41,8 +41,8 @@ build() {
 	git worktree add --quiet --detach "$scratch/tree" "$commit"
 	for suite in "${suites[@]}"; do
 		read -r name package _ <<<"$suite"
-		# A package may have stood elsewhere, by the same name.
-		(cd "$scratch/tree" && CGO_ENABLED=0 go test -vet=off -ldflags="-s -w" -c -o "$scratch/$name.old" "$(go list ./... | grep "/${package##*/}\$")")
+		# A package may have stood elsewhere, by the same name, and the tree without a workspace.
+		(cd "$scratch/tree" && { [[ -f go.work ]] || export GOWORK=off; } && CGO_ENABLED=0 go test -vet=off -ldflags="-s -w" -c -o "$scratch/$name.old" "$(go list ./... | grep "/${package##*/}\$")")
 		CGO_ENABLED=0 go test -vet=off -ldflags="-s -w" -c -o "$scratch/$name.new" "$package"
 	done
 	git worktree remove --force "$scratch/tree"
