@@ -3,7 +3,6 @@
 package workload_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
