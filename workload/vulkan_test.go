@@ -5,11 +5,8 @@ package workload_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"log/slog"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
