@@ -16,17 +16,8 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/test/poll"
 )
-
-// until polls for what must come to be true.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(long); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s never came", what)
-		}
-	}
-}
 
 // What a device reports of its condition is in metrics and reports, and failures are counted.
 func TestHealth(t *testing.T) {
@@ -84,7 +75,7 @@ func TestRecoverUnresponsive(t *testing.T) {
 	if err := drv.Play("on 0 lose"); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "an unresponsive device", func() bool { return rt.Devices()[0].State == "unresponsive" })
+	poll.True(t, "an unresponsive device", func() bool { return rt.Devices()[0].State == "unresponsive" })
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	for err = rt.Recover(ctx, "fake:0"); err != nil; err = rt.Recover(ctx, "fake:0") {
@@ -154,14 +145,14 @@ func TestHealthRules(t *testing.T) {
 				if err := drv.Play("on 1 " + c.breaks); err != nil {
 					t.Fatal(err)
 				}
-				until(t, "a drain", func() bool { return state() == "draining" })
+				poll.True(t, "a drain", func() bool { return state() == "draining" })
 				if n := log.count("a health rule acts", "device=fake:1", "rule="+c.rule, "celsius=", "watts="); n != round+1 {
 					t.Errorf("%d lines say that the rule acts, want %d", n, round+1)
 				}
 				if err := drv.Play("on 1 " + c.keeps); err != nil {
 					t.Fatal(err)
 				}
-				until(t, "the end of it", func() bool { return state() == "healthy" })
+				poll.True(t, "the end of it", func() bool { return state() == "healthy" })
 				if n := log.count("ceases to act", "device=fake:1", "rule="+c.rule); n != round+1 {
 					t.Errorf("%d lines say that the rule ceases to act, want %d", n, round+1)
 				}
@@ -186,8 +177,8 @@ func TestLadder(t *testing.T) {
 		if err := drv.Play("on 0 lose"); err != nil {
 			t.Fatal(err)
 		}
-		until(t, ladder+": a loss", func() bool { return rt.Metrics().Losses == 1 })
-		until(t, ladder+": "+want, func() bool { s := rt.Devices()[0].State; return s == want || want == "broken" && s == "unresponsive" })
+		poll.True(t, ladder+": a loss", func() bool { return rt.Metrics().Losses == 1 })
+		poll.True(t, ladder+": "+want, func() bool { s := rt.Devices()[0].State; return s == want || want == "broken" && s == "unresponsive" })
 	}
 	for _, bad := range []string{"jump", "restart:0s", "restart:2h", "restart:x", "restart,", "off, restart"} {
 		var o weft.Options

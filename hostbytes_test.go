@@ -13,6 +13,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // summed is a graph whose result is that of as many tasks in a row, each of which adds one to what
@@ -129,7 +130,7 @@ func TestHostBytesCancelled(t *testing.T) {
 		_, err := rt.Run(ctx, summed(t, 2, 60_000), bind...)
 		waits <- err
 	}()
-	until(t, "a second run", func() bool { return rt.Metrics().Runs.Submitted == 2 })
+	poll.True(t, "a second run", func() bool { return rt.Metrics().Runs.Submitted == 2 })
 	cancel()
 	if err := <-waits; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "while it waited for host memory: it may need 60kB, and 60kB of 100kB are promised to other runs") {
 		t.Errorf("the error is %v", err)

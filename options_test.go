@@ -21,6 +21,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -518,13 +519,7 @@ func TestBestByLoad(t *testing.T) {
 	f := &told{&found{name: "f", devs: []machine.Device{device(4e9), device(3e9), device(1e9)}}, []float64{0.9, 0, 0}}
 	rt := open(t, weft.Options{Drivers: []driver.Driver{f}, HealthInterval: time.Millisecond})
 	want := []machine.DeviceID{1, 2, 0} // 3, 1 and 0.4 of 1e9
-	deadline := time.Now().Add(time.Minute)
-	for got := rt.Best(3); !slices.Equal(got, want); got = rt.Best(3) { // until it was sampled
-		if time.Now().After(deadline) {
-			t.Fatalf("the best are %v, want %v", got, want)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	poll.True(t, fmt.Sprint("once it was sampled, the best are ", want), func() bool { return slices.Equal(rt.Best(3), want) })
 }
 
 // Open logs every device that opened, and reports of runs name what did not.

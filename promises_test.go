@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // TestGetIsWhole: Get beside a run that writes returns one version, never parts
@@ -96,11 +97,7 @@ func TestTimeoutIsNamed(t *testing.T) {
 		t.Fatalf("the run ended with %v", err)
 	}
 	close(hold)
-	for end := time.Now().Add(2 * time.Minute); rt.Devices()[0].State != "healthy"; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the device is %s", rt.Devices()[0].State)
-		}
-	}
+	poll.True(t, "the device is healthy", func() bool { return rt.Devices()[0].State == "healthy" })
 	// A busy machine may keep a call for longer than its timeout.
 	for end := time.Now().Add(2 * time.Minute); ; {
 		_, err := rt.Run(context.Background(), g)

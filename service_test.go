@@ -16,6 +16,7 @@ import (
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 const (
@@ -295,9 +296,8 @@ func TestServiceWhileDevicesAreLost(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), long)
 		defer cancel()
-		for rt.Metrics().Devices[device].Losses == before && ctx.Err() == nil {
-			time.Sleep(100 * time.Microsecond) // until it is given work, or asked how it is
-		}
+		// Until it is given work, or asked how it is.
+		poll.True(t, name+" is lost", func() bool { return rt.Metrics().Devices[device].Losses != before || ctx.Err() != nil })
 		if err := rt.Recover(ctx, name); err != nil { // a device lost often is broken at once
 			if err = rt.Recover(ctx, name); err != nil {
 				t.Error(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // probed opens fake devices that have the kernels of probes, of which so many as bad says give
@@ -112,7 +113,7 @@ func TestOwnRung(t *testing.T) {
 	if err := drv.Play("on 1 lose"); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a broken device", func() bool { return rt.Metrics().Losses == 1 && rt.Devices()[1].State != "lost" })
+	poll.True(t, "a broken device", func() bool { return rt.Metrics().Losses == 1 && rt.Devices()[1].State != "lost" })
 	if s := rt.Devices()[1].State; s != "broken" && s != "unresponsive" {
 		t.Errorf("state %s", s)
 	}
@@ -174,5 +175,5 @@ func TestProbeWithoutRoom(t *testing.T) {
 	if err != nil || !all(y, 9) || rep.Verified != 3 {
 		t.Errorf("x is %v, the report %+v, %v; devices %+v", y, rep, err, rt.Metrics().Devices)
 	}
-	until(t, "a device that is trusted", func() bool { return rt.Devices()[1].State == "healthy" })
+	poll.True(t, "a device that is trusted", func() bool { return rt.Devices()[1].State == "healthy" })
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
@@ -50,7 +51,7 @@ func TestVerifyDrain(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	until(t, "a device that is drained", func() bool { return rt.Devices()[0].State == "draining" })
+	poll.True(t, "a device that is drained", func() bool { return rt.Devices()[0].State == "draining" })
 	time.Sleep(300 * time.Millisecond) // verify looks after executions every 50 ms: a few times, while the device is drained
 	close(finish)
 	both.Wait()
@@ -87,11 +88,11 @@ func TestVerifyDeviceGone(t *testing.T) {
 		}
 		y := make([]int64, 8)
 		h := rt.Submit(g, nil, weft.Bind("x", y))
-		until(t, "a task on the device", func() bool { return rt.Metrics().Devices[lost].Queued > 0 })
+		poll.True(t, "a task on the device", func() bool { return rt.Metrics().Devices[lost].Queued > 0 })
 		if err := drv.Play(fmt.Sprintf("on %d lose", lost)); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "a device that is given up", func() bool { return rt.Devices()[lost].State == "broken" })
+		poll.True(t, "a device that is given up", func() bool { return rt.Devices()[lost].State == "broken" })
 		return rt, func() (int64, *weft.Report, error) {
 			rep, err := h.Wait()
 			return y[0], rep, err
@@ -295,7 +296,7 @@ func TestVerifySpare(t *testing.T) {
 			t.Fatalf("x is %v, %v", x, err)
 		}
 	}
-	until(t, "a spare in service", func() bool {
+	poll.True(t, "a spare in service", func() bool {
 		d := rt.Devices()
 		return d[1].State == "drained" && d[3].State == "healthy"
 	})
@@ -327,7 +328,7 @@ func TestVerifyIsolated(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := rt.Submit(g, nil, weft.Bind("x", x), weft.Bind("y", y))
-	until(t, "a task on the device", func() bool { return rt.Metrics().Devices[0].Queued > 0 })
+	poll.True(t, "a task on the device", func() bool { return rt.Metrics().Devices[0].Queued > 0 })
 	if err := rt.Drain(t.Context(), "cpu:0"); err != nil {
 		t.Error(err)
 	}

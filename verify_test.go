@@ -19,6 +19,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -162,11 +163,8 @@ func TestVerify(t *testing.T) {
 			t.Errorf("an event is %q and has no %q", said, want)
 		}
 	}
+	poll.True(t, "the device is drained", func() bool { return rt.Metrics().Devices[1].State == "drained" || ctx.Err() != nil })
 	m := rt.Metrics()
-	for m.Devices[1].State != "drained" && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-		m = rt.Metrics()
-	}
 	if m.Devices[1].State != "drained" || !strings.Contains(m.Devices[1].LastError, want) || m.Wrong != int64(len(wrong)) || m.Verified != tasks*runs {
 		t.Errorf("metrics are %+v", m)
 	}
@@ -286,12 +284,9 @@ func TestVerifyReference(t *testing.T) {
 	if err != nil || !all(x, 3) || rep.Verified != 1 || len(rep.Wrong) != 1 || !slices.Contains(rep.Wrong[0].Against, "the host") {
 		t.Fatalf("x is %v, the report %+v, %v", x, rep, err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		out := slices.ContainsFunc(rt.Metrics().Devices, func(d weft.DeviceMetrics) bool { return d.State == "drained" && d.Name == rep.Wrong[0].Device })
-		if out || time.Now().After(end) {
-			break
-		}
-	}
+	poll.True(t, rep.Wrong[0].Device+" is drained", func() bool {
+		return slices.ContainsFunc(rt.Metrics().Devices, func(d weft.DeviceMetrics) bool { return d.State == "drained" && d.Name == rep.Wrong[0].Device })
+	})
 	rep, err = rt.Run(t.Context(), tripled(t, 1), weft.Bind("x", x))
 	if err != nil || !all(x, 6) || rep.Verified != 0 || rep.Unverified != 1 || rt.Metrics().Unverified != 1 {
 		t.Errorf("on one device x is %v, the report %+v, %v", x, rep, err)

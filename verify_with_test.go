@@ -12,6 +12,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/experimental/driver"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/task"
 )
 
@@ -49,9 +50,8 @@ func swaps(t *testing.T, rt *weft.Runtime, devices [3]string, run func() error) 
 			t.Errorf("swap %s with %s: %v", devices[from], devices[out], err)
 		}
 		out = from
-		for at := runs.Load(); runs.Load() < at+2 && ctx.Err() == nil; {
-			time.Sleep(time.Millisecond)
-		}
+		at := runs.Load()
+		poll.True(t, "two more runs end", func() bool { return runs.Load() >= at+2 || ctx.Err() != nil })
 	}
 	close(stop)
 	loop.Wait()

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/serve/internal/infer"
 	"github.com/weft-run/weft/serve/internal/oip"
 )
@@ -96,7 +97,7 @@ func TestAnswersCounted(t *testing.T) {
 	})
 	fewSent(t, s)
 	to := strings.TrimPrefix(address, "http://")
-	until(t, "nothing is held", func() bool { return s.bodies.Load() == 0 })
+	poll.True(t, "nothing is held", func() bool { return s.bodies.Load() == 0 })
 	for _, binary := range []bool{true, false} {
 		var open []net.Conn
 		all := int64(0)
@@ -129,7 +130,7 @@ func TestAnswersCounted(t *testing.T) {
 		for _, c := range open {
 			c.Close()
 		}
-		until(t, "all is given back", func() bool { return s.bodies.Load() == 0 })
+		poll.True(t, "all is given back", func() bool { return s.bodies.Load() == 0 })
 	}
 	// One that is read is whole.
 	c, err := api.NewClient(address, api.Options{})
@@ -175,7 +176,7 @@ func TestGRPCAnswersCounted(t *testing.T) {
 		t.Errorf("an answer where others have the memory: %v", err)
 	}
 	s.bodies.Add(-12 << 20)
-	until(t, "all is given back", func() bool { return s.bodies.Load() == 0 })
+	poll.True(t, "all is given back", func() bool { return s.bodies.Load() == 0 })
 }
 
 // Whatever else is long counts while it is written, and a part is never taken for the whole.

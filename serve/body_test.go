@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/serve/internal/infer"
 )
 
@@ -34,7 +35,7 @@ func TestSlowBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "all are being read", func() bool { return s.bodies.Load() == slow*firstBytes })
+	poll.True(t, "all are being read", func() bool { return s.bodies.Load() == slow*firstBytes })
 	large := strings.Replace(doubled, "2.5", "2."+strings.Repeat("5", 500_000), 1)
 	for _, body := range []io.Reader{strings.NewReader(large), io.MultiReader(strings.NewReader(large))} {
 		resp, err := http.Post(address+"/v2/models/double/infer", "application/json", body)
@@ -46,7 +47,7 @@ func TestSlowBodies(t *testing.T) {
 			t.Errorf("%T: status %d, %v: %s", body, resp.StatusCode, err, text)
 		}
 	}
-	until(t, "what was answered is given back", func() bool { return s.bodies.Load() == slow*firstBytes })
+	poll.True(t, "what was answered is given back", func() bool { return s.bodies.Load() == slow*firstBytes })
 }
 
 // Bodies of any length arrive as they are, and all memory is given back.

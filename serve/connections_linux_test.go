@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/serve/internal/oip"
 )
 
@@ -121,7 +122,7 @@ func TestPlacesSpoken(t *testing.T) {
 	if n, err := heard.Read(make([]byte, 8)); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	until(t, "what was sent is there", func() bool { return unheard.spoke() })
+	poll.True(t, "what was sent is there", func() bool { return unheard.spoke() })
 	var silent *connection
 	for range 5 * places {
 		silent = accept("")
@@ -130,14 +131,14 @@ func TestPlacesSpoken(t *testing.T) {
 		t.Errorf("gone: %t and %t of those that spoke, and %t of the youngest; %d are open", unheard.gone, heard.gone, silent.gone, conns.count())
 	}
 	for range 2 * places {
-		until(t, "what was sent is there", accept("G").spoke)
+		poll.True(t, "what was sent is there", accept("G").spoke)
 	}
 	silent = accept("")
 	for range places - quietLooks {
 		if silent.gone {
 			t.Fatal("a new one has no time to send something")
 		}
-		until(t, "what was sent is there", accept("G").spoke)
+		poll.True(t, "what was sent is there", accept("G").spoke)
 	}
 }
 
@@ -332,7 +333,7 @@ func TestIdleAttack(t *testing.T) {
 			defer c.Close()
 		}
 	}
-	until(t, "all were accepted", func() bool { // one that waits for that takes the place of an older one of its address
+	poll.True(t, "all were accepted", func() bool { // one that waits for that takes the place of an older one of its address
 		s.conns.mu.Lock()
 		defer s.conns.mu.Unlock()
 		return int(log.lost.Load())+s.conns.lost.ended+s.conns.lost.refused > idle-places
@@ -355,7 +356,7 @@ func TestIdleAttack(t *testing.T) {
 			}
 		})
 	}
-	until(t, "the others are there", func() bool { return s.conns.count() == places })
+	poll.True(t, "the others are there", func() bool { return s.conns.count() == places })
 	ask("of several addresses")
 	cancel()
 	all.Wait()

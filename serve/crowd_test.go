@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // crowdEnv tells the process of TestCrowdOthers where the server is and how many connections to
@@ -92,8 +93,8 @@ func TestCrowd(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "open\n" {
 		t.Fatalf("the others: %q, %v", line, err)
 	}
-	until(t, "all are there", func() bool { return s.conns.count() >= idle+slowReaders+slowWriters })
-	until(t, "bodies are awaited and answers not taken", func() bool {
+	poll.True(t, "all are there", func() bool { return s.conns.count() >= idle+slowReaders+slowWriters })
+	poll.True(t, "bodies are awaited and answers not taken", func() bool {
 		return s.bodies.Load() >= slowReaders*largeAnswer+slowWriters*firstBytes
 	})
 	var all sync.WaitGroup
@@ -111,7 +112,7 @@ func TestCrowd(t *testing.T) {
 		t.Error(err)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	until(t, "all have gone", func() bool { return s.conns.count() == 0 && s.bodies.Load() == 0 })
+	poll.True(t, "all have gone", func() bool { return s.conns.count() == 0 && s.bodies.Load() == 0 })
 }
 
 // others asks a server as a client does, on one connection and on new ones.

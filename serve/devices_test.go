@@ -13,6 +13,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // Devices are listed, drained, returned, swapped and probed by a client of package api, and
@@ -137,9 +138,7 @@ func TestSlowDrain(t *testing.T) {
 		_, err := rt.Run(context.Background(), built)
 		ended <- err
 	}()
-	for end := time.Now().Add(patience); inside.Load() == 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	poll.True(t, "the task runs", func() bool { return inside.Load() > 0 })
 	s, _, address := start(t, func(o *parts) { o.Runtime = rt })
 	s.actionWait = 50 * time.Millisecond
 	w := ask(s.Handler(), "POST", "/v1/devices/"+name+"/drain", "")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // stream opens a stream of events and returns a function for the next line that is data or
@@ -97,13 +98,13 @@ func TestSlowReader(t *testing.T) {
 		defer s.hub.mu.Unlock()
 		return len(s.hub.subs)
 	}
-	until(t, "it watches", func() bool { return count() == 1 })
+	poll.True(t, "it watches", func() bool { return count() == 1 })
 	text := strings.Repeat("x", 64<<10)
-	until(t, "it is dropped", func() bool {
+	poll.True(t, "it is dropped", func() bool {
 		s.hub.tell(api.Event{Kind: api.EventRuntime, Text: text})
 		return count() == 0
 	})
-	until(t, "its stream has ended", func() bool { return s.streams.Load() == 0 })
+	poll.True(t, "its stream has ended", func() bool { return s.streams.Load() == 0 })
 }
 
 // A reader for whom too many events wait is dropped; others get all of them, and it can
@@ -147,7 +148,7 @@ func TestStreamLimit(t *testing.T) {
 		t.Errorf("status %d", resp.StatusCode)
 	}
 	end()
-	until(t, "it has ended", func() bool { return s.streams.Load() == 0 })
+	poll.True(t, "it has ended", func() bool { return s.streams.Load() == 0 })
 }
 
 // What happens to devices is told.
@@ -171,7 +172,7 @@ func TestRelay(t *testing.T) {
 			return
 		}
 	}()
-	until(t, "the change is told", func() bool {
+	poll.True(t, "the change is told", func() bool {
 		if err := rt.Drain(ctx, "cpu:1"); err != nil {
 			t.Error(err)
 		}

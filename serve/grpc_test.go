@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/serve/internal/infer"
 	"github.com/weft-run/weft/serve/internal/oip"
 )
@@ -321,14 +322,11 @@ func TestGRPCDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	for waiting := 0; waiting == 0; time.Sleep(time.Millisecond) { // until the server has it
+	poll.True(t, "the server has the connection", func() bool {
 		s.grpcAt.mu.Lock()
-		waiting = len(s.grpcAt.silent)
-		s.grpcAt.mu.Unlock()
-		if ctx.Err() != nil {
-			t.Fatal("the connection was not taken")
-		}
-	}
+		defer s.grpcAt.mu.Unlock()
+		return len(s.grpcAt.silent) > 0
+	})
 	drained := make(chan error, 1)
 	go func() { drained <- s.drain(ctx) }()
 	_, _ = io.Copy(io.Discard, silent) // until it is closed, by whatever error

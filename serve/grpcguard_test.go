@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/serve/internal/oip"
 )
 
@@ -146,10 +147,9 @@ func TestGRPCSlowReader(t *testing.T) {
 		}
 		until := func(what string, is func(n int64) bool) {
 			t.Helper()
-			for ; !is(s.bodies.Load()); time.Sleep(time.Millisecond) {
-				if ctx.Err() != nil {
-					t.Fatalf("%s: %d bytes are under way", what, s.bodies.Load())
-				}
+			poll.True(t, what, func() bool { return is(s.bodies.Load()) || ctx.Err() != nil })
+			if ctx.Err() != nil {
+				t.Fatalf("%s: %d bytes are under way", what, s.bodies.Load())
 			}
 		}
 		const size = 1 << 20

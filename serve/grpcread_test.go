@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/serve/internal/infer"
 	"github.com/weft-run/weft/serve/internal/oip"
 )
@@ -56,7 +57,7 @@ func TestGRPCPlacesOfOne(t *testing.T) {
 		defer s.clients.mu.Unlock()
 		return s.clients.find("ann", time.Now()).under
 	}
-	until(t, "all calls are there", func() bool { return under() == 3*cap(s.reading) && len(s.reading) > 0 })
+	poll.True(t, "all calls are there", func() bool { return under() == 3*cap(s.reading) && len(s.reading) > 0 })
 	for range 10 {
 		if _, err := oip.NewGRPCInferenceServiceClient(conn).ModelInfer(bob, input("double", 1)); err != nil {
 			t.Fatalf("beside a client that sends nothing: %v", err)
@@ -66,7 +67,7 @@ func TestGRPCPlacesOfOne(t *testing.T) {
 		t.Errorf("%d of %d places are one client's", n, cap(s.reading))
 	}
 	cancel()
-	until(t, "all places are free", func() bool { return len(s.reading) == 0 && under() == 0 })
+	poll.True(t, "all places are free", func() bool { return len(s.reading) == 0 && under() == 0 })
 }
 
 // Probes of a client that sends nothing are among what it has places for.
@@ -82,12 +83,12 @@ func TestGRPCPlacesOfProbes(t *testing.T) {
 		}
 	}
 	own := s.clients.known("127.0.0.1").reading
-	until(t, "its places are taken", func() bool { return len(own) == cap(own) && len(s.reading) > 0 })
+	poll.True(t, "its places are taken", func() bool { return len(own) == cap(own) && len(s.reading) > 0 })
 	if n := len(s.reading); n > cap(s.reading)/2 {
 		t.Errorf("%d of %d places are one client's", n, cap(s.reading))
 	}
 	cancel()
-	until(t, "all places are free", func() bool { return len(s.reading) == 0 && len(own) == 0 })
+	poll.True(t, "all places are free", func() bool { return len(s.reading) == 0 && len(own) == 0 })
 }
 
 // Messages count as what their client has, which is half of the memory for bodies at the most.
@@ -112,7 +113,7 @@ func TestGRPCBodiesOfOne(t *testing.T) {
 	if _, err := c.ModelInfer(ann, input("double", make([]float32, 350)...)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "all is given back", func() bool { return s.bodies.Load() == 0 && s.clients.known("ann").held.Load() == 0 })
+	poll.True(t, "all is given back", func() bool { return s.bodies.Load() == 0 && s.clients.known("ann").held.Load() == 0 })
 }
 
 // What a message becomes counts, and not what was sent of it.
@@ -147,7 +148,7 @@ func TestGRPCDecoded(t *testing.T) {
 	if _, err := c.ModelInfer(ctx, many); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "more than 64 inputs") {
 		t.Errorf("too many inputs: %v", err)
 	}
-	until(t, "all is given back", func() bool { return s.bodies.Load() == 0 })
+	poll.True(t, "all is given back", func() bool { return s.bodies.Load() == 0 })
 }
 
 // A message takes no more memory than was reserved for it, whatever it is made of.
@@ -267,5 +268,5 @@ func TestGRPCStreamLate(t *testing.T) {
 	if _, err := r.Recv(); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a stream that says nothing: %v", err)
 	}
-	until(t, "nothing is held", func() bool { return len(s.reading) == 0 && s.bodies.Load() == 0 && s.streams.Load() == 0 })
+	poll.True(t, "nothing is held", func() bool { return len(s.reading) == 0 && s.bodies.Load() == 0 && s.streams.Load() == 0 })
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/workload/protein/fold"
 )
 
@@ -171,11 +172,11 @@ func TestJobFoldCancelled(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &j); err != nil || w.Code != 201 {
 		t.Fatalf("status %d, %v: %s", w.Code, err, w.Body)
 	}
-	until(t, "it computes", func() bool { return rt.Metrics().Devices[0].Queued > 0 })
+	poll.True(t, "it computes", func() bool { return rt.Metrics().Devices[0].Queued > 0 })
 	if w := ask(h, "DELETE", "/v1/jobs/"+j.ID, ""); w.Code != 200 {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
 	}
-	until(t, "it is cancelled", func() bool { now, err := s.jobs.get(j.ID); return err == nil && now.State == api.JobCancelled })
+	poll.True(t, "it is cancelled", func() bool { now, err := s.jobs.get(j.ID); return err == nil && now.State == api.JobCancelled })
 }
 
 // A folding goes on from its newest checkpoint when the server is started again after it was killed, with the report and
@@ -207,20 +208,20 @@ func TestJobFoldKept(t *testing.T) {
 		return j
 	}
 	result := func(id string) (r api.JobResult, now api.Job) {
-		until(t, "the job has ended", func() bool { k.of("/v1/jobs/"+id, &now); return now.Over() })
+		poll.True(t, "the job has ended", func() bool { k.of("/v1/jobs/"+id, &now); return now.Over() })
 		if status := k.of("/v1/jobs/"+id+"/result", &r); status != 200 {
 			t.Fatalf("%+v", now)
 		}
 		return r, now
 	}
 	c := k.start()
-	until(t, "it answers", answers)
+	poll.True(t, "it answers", answers)
 	j := begin("one")
-	until(t, "a checkpoint", func() bool { done, _ := kept.newest(j.ID); return done > 0 })
+	poll.True(t, "a checkpoint", func() bool { done, _ := kept.newest(j.ID); return done > 0 })
 	k.end(c, os.Kill)
 	transport.CloseIdleConnections()
 	c = k.start()
-	until(t, "it answers", answers)
+	poll.True(t, "it answers", answers)
 	resumed, now := result(j.ID)
 	if now.Resumed == nil || now.Resumed.From < 1 || now.Resumed.Of != 400 || now.StructureBytes == 0 {
 		t.Errorf("it went on from %+v", now.Resumed)

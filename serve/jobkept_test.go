@@ -20,6 +20,7 @@ import (
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/checkpoint/disk"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
@@ -110,15 +111,15 @@ func TestJobKept(t *testing.T) {
 	kept := checkpoints{dir: filepath.Join(dir, "state", checkpointsFolder)}
 
 	c := k.start()
-	until(t, "it answers", answers)
+	poll.True(t, "it answers", answers)
 	j := k.begin("one")
 	from := int64(0)
 	for _, how := range []os.Signal{os.Kill, syscall.SIGTERM} {
-		until(t, "a checkpoint with more than the last", func() bool { done, _ := kept.newest(j.ID); return done > from })
+		poll.True(t, "a checkpoint with more than the last", func() bool { done, _ := kept.newest(j.ID); return done > from })
 		k.end(c, how)
 		transport.CloseIdleConnections()
 		c = k.start()
-		until(t, "it answers", answers)
+		poll.True(t, "it answers", answers)
 		var now api.Job
 		if k.of("/v1/jobs/"+j.ID, &now); now.Resumed == nil || now.Resumed.From <= from || now.Resumed.Of <= now.Resumed.From || now.State == api.JobInterrupted || now.State == api.JobFailed {
 			t.Fatalf("after %v from %d: %+v, %+v", how, from, now, now.Resumed)
@@ -126,7 +127,7 @@ func TestJobKept(t *testing.T) {
 		from = now.Resumed.From
 	}
 	result := func(id string) (r api.JobResult) {
-		until(t, "the job has ended", func() bool { var now api.Job; k.of("/v1/jobs/"+id, &now); return now.Over() })
+		poll.True(t, "the job has ended", func() bool { var now api.Job; k.of("/v1/jobs/"+id, &now); return now.Over() })
 		if status := k.of("/v1/jobs/"+id+"/result", &r); status != 200 {
 			var now api.Job
 			k.of("/v1/jobs/"+id, &now)
@@ -148,13 +149,13 @@ func TestJobKept(t *testing.T) {
 	}
 	transport.CloseIdleConnections()
 	c = k.start()
-	until(t, "it answers", answers)
+	poll.True(t, "it answers", answers)
 	third := k.begin("three")
-	until(t, "a checkpoint", func() bool { done, _ := kept.newest(third.ID); return done > 0 })
+	poll.True(t, "a checkpoint", func() bool { done, _ := kept.newest(third.ID); return done > 0 })
 	if status, b, err := k.ask("DELETE", "/v1/jobs/"+third.ID, "", ""); status != 200 || err != nil {
 		t.Fatalf("status %d: %s %v", status, b, err)
 	}
-	until(t, "all checkpoints are gone", func() bool {
+	poll.True(t, "all checkpoints are gone", func() bool {
 		names, err := os.ReadDir(kept.dir)
 		return err == nil && len(names) == 1 // the lock
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/serve/internal/infer"
 )
 
@@ -35,16 +36,6 @@ func gated(release <-chan error) task {
 			return &api.JobResult{}, err
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		}
-	}
-}
-
-// until polls for what must come true.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not so after %v: %s", patience, what)
 		}
 	}
 }
@@ -78,10 +69,10 @@ func TestJobTable(t *testing.T) {
 		t.Error("a job that runs has a result")
 	}
 	release <- nil
-	until(t, "the third runs", func() bool { return state(c.ID) == api.JobRunning })
+	poll.True(t, "the third runs", func() bool { return state(c.ID) == api.JobRunning })
 	release <- errors.New("broken\nby test")
 	release <- nil
-	until(t, "all have ended", func() bool { return len(js.list()) == 2 }) // the oldest is forgotten
+	poll.True(t, "all have ended", func() bool { return len(js.list()) == 2 }) // the oldest is forgotten
 	failed := 0
 	for _, j := range js.list() {
 		if j.State == api.JobFailed && j.Error == "broken; by test" {
@@ -103,7 +94,7 @@ func TestJobTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it failed", func() bool { return state(p.ID) == api.JobFailed })
+	poll.True(t, "it failed", func() bool { return state(p.ID) == api.JobFailed })
 	if err := js.close(t.Context(), patience); err != nil {
 		t.Error(err)
 	}
@@ -130,7 +121,7 @@ func TestJobCancel(t *testing.T) {
 	if _, err := js.stop(ids[0]); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it is cancelled and the next runs", func() bool { return state(0) == api.JobCancelled && state(2) == api.JobRunning })
+	poll.True(t, "it is cancelled and the next runs", func() bool { return state(0) == api.JobCancelled && state(2) == api.JobRunning })
 	if j, err := js.stop(ids[0]); err != nil || j.State != api.JobCancelled {
 		t.Errorf("cancelled again: %s, %v", j.State, err)
 	}
@@ -424,8 +415,8 @@ func TestDrain(t *testing.T) {
 	}()
 	drained := make(chan error, 1)
 	go func() { drained <- s.drain(context.Background()) }()
-	until(t, "it is not ready", func() bool { return s.ready() != nil })
-	until(t, "no more connections are taken", func() bool {
+	poll.True(t, "it is not ready", func() bool { return s.ready() != nil })
+	poll.True(t, "no more connections are taken", func() bool {
 		resp, err := http.Get(address + "/v2")
 		if err == nil {
 			resp.Body.Close()

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // kept returns jobs that are kept in a folder, with what they log.
@@ -355,8 +356,8 @@ func TestStateUnwritable(t *testing.T) {
 			t.Errorf("a job that waits is cancelled: %v", err)
 		}
 		end()
-		until(t, "the first ends", func() bool { j, err := js.get(ids[0]); return err == nil && j.Over() })
-		until(t, "it is tried again", func() bool {
+		poll.True(t, "the first ends", func() bool { j, err := js.get(ids[0]); return err == nil && j.Over() })
+		poll.True(t, "it is tried again", func() bool {
 			js.mu.Lock()
 			defer js.mu.Unlock()
 			return js.later != nil
@@ -415,7 +416,7 @@ func TestStateUnplanned(t *testing.T) {
 	}
 	again.resume()
 	heal()
-	until(t, "it fails", func() bool {
+	poll.True(t, "it fails", func() bool {
 		j, err := again.get(j.ID)
 		return err == nil && j.State == api.JobFailed && strings.Contains(j.Error, "planted")
 	})

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/workload/protein"
 )
 
@@ -46,7 +47,7 @@ func ended(t *testing.T, h http.Handler, body string, code int) (j api.Job, r ap
 		t.Fatal(err)
 	}
 	id := j.ID
-	until(t, "the job has ended", func() bool {
+	poll.True(t, "the job has ended", func() bool {
 		if err := json.Unmarshal(ask(h, "GET", "/v1/jobs/"+id, "").Body.Bytes(), &j); err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +254,7 @@ func TestJobStructureKept(t *testing.T) {
 		t.Fatalf("%d jobs wait", len(s.jobs.queue))
 	}
 	s.jobs.resume()
-	until(t, "the job has ended", func() bool { now, err := s.jobs.get(j.ID); return err == nil && now.Over() })
+	poll.True(t, "the job has ended", func() bool { now, err := s.jobs.get(j.ID); return err == nil && now.Over() })
 	if w := ask(h, "GET", "/v1/jobs/"+j.ID+"/result", ""); w.Code != 200 || !strings.Contains(w.Body.String(), "30 residues") {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}

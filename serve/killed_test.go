@@ -22,6 +22,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // servedState names the folder in which the test binary is a server.
@@ -220,7 +221,7 @@ func TestStateKilled(t *testing.T) {
 			k.end(c, os.Kill)
 			continue
 		}
-		until(t, "it answers", func() bool { _, _, err := k.ask("GET", "/healthz", "", ""); return err == nil })
+		poll.True(t, "it answers", func() bool { _, _, err := k.ask("GET", "/healthz", "", ""); return err == nil })
 		if _, err := k.look(true); err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +229,7 @@ func TestStateKilled(t *testing.T) {
 			if err := k.submit("999"); err != nil { // on a slow machine the others may all have been struck
 				t.Fatal(err)
 			}
-			until(t, "all jobs have ended", func() bool {
+			poll.True(t, "all jobs have ended", func() bool {
 				over, err := k.look(false)
 				if err != nil {
 					t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/serve/internal/infer"
 )
 
@@ -60,7 +61,7 @@ func TestListenFails(t *testing.T) {
 			defer close(ended)
 			s.relaying.Wait()
 		}()
-		until(t, "nothing follows the runtime", func() bool {
+		poll.True(t, "nothing follows the runtime", func() bool {
 			select {
 			case <-ended:
 				return true

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // openedOn is a configuration of a server on a free port, with no models.
@@ -69,7 +70,7 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the job has ended", func() bool { j, err = c.Job(t.Context(), j.ID); return err != nil || j.Over() })
+	poll.True(t, "the job has ended", func() bool { j, err = c.Job(t.Context(), j.ID); return err != nil || j.Over() })
 	if err != nil || j.State != api.JobSucceeded || asked != "cpu/2" {
 		t.Errorf("%+v on %q: %v", j, asked, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // fakeProver proves sums of two numbers without cryptography: a proof is the sum, as text.
@@ -194,14 +195,14 @@ func TestProveCutOff(t *testing.T) {
 			answers <- err
 		}()
 	}
-	until(t, "two proofs under way", func() bool { return f.running.Load() == 2 })
+	poll.True(t, "two proofs under way", func() bool { return f.running.Load() == 2 })
 	ended := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*patience)
 		defer cancel()
 		ended <- s.drain(ctx)
 	}()
-	until(t, "the end to begin", s.draining.Load)
+	poll.True(t, "the end to begin", s.draining.Load)
 	s.cutOff()
 	for range 2 {
 		var e *api.Error

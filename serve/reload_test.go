@@ -15,6 +15,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/serve/internal/infer"
 )
 
@@ -73,7 +74,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _, address := start(t, func(o *parts) { o.Service, o.Runtime, o.Config.Models = service, rt, folder })
-	until(t, "the model is ready", func() bool { return service.Ready() == nil })
+	poll.True(t, "the model is ready", func() bool { return service.Ready() == nil })
 	client, err := api.NewClient(address, api.Options{Attempts: -1}) // what is lost is not asked for again
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +107,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 	for k := 2; k <= 20 && !t.Failed(); k++ {
 		before := answered.Load()
-		until(t, "the model answers", func() bool { return answered.Load() >= before+8 || t.Failed() })
+		poll.True(t, "the model answers", func() bool { return answered.Load() >= before+8 || t.Failed() })
 		if k%5 == 0 { // a model that is broken takes nobody's place
 			put(t, filepath.Join(folder, "scale/m.json"), []byte("{"))
 			refused := (*api.Error)(nil)
@@ -154,7 +155,7 @@ func TestModelKeys(t *testing.T) {
 	}
 	h, _, s := handlerOf(t, func(o *parts) { o.Service, o.Runtime, o.Config.Models = service, rt, folder })
 	defer s.drain(context.WithoutCancel(t.Context()))
-	until(t, "all were tried", func() bool { return !service.Opening() })
+	poll.True(t, "all were tried", func() bool { return !service.Opening() })
 	for name, want := range map[string]string{"plain": "", "same": "", "other": "has the name of its folder", "renamed": "z", "wrong": "FP64"} {
 		info, err := service.Model(name, "")
 		if err != nil || (info.State == infer.Ready) != (want == "") || !strings.Contains(info.Reason, want) {

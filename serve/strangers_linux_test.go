@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // What connections take for clients that are not known is bounded, and counted where it is given back. The address with
@@ -110,7 +111,7 @@ func TestEndlessHeads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "most are ended", func() bool { return s.conns.count() <= int(s.conns.mostHeavy/(30<<10)) })
+	poll.True(t, "most are ended", func() bool { return s.conns.count() <= int(s.conns.mostHeavy/(30<<10)) })
 	if s.conns.count() == 0 {
 		t.Error("all are ended")
 	}
@@ -163,13 +164,13 @@ func TestUntakenHTTP2(t *testing.T) {
 	each := strangerBytes + int64(s.limits.Header)
 	for _, path := range []string{"/v2", "/healthz"} {
 		few := sends(5, path, "")
-		until(t, "five count", func() bool { return heavy() == 5*each })
+		poll.True(t, "five count", func() bool { return heavy() == 5*each })
 		for range 5 {
 			sends(streams, path, "")
 		}
-		until(t, "those with too many are ended", func() bool { return s.conns.count() <= 1 })
+		poll.True(t, "those with too many are ended", func() bool { return s.conns.count() <= 1 })
 		few.Close()
-		until(t, "all is given back", func() bool { return heavy() == 0 && s.conns.count() == 0 })
+		poll.True(t, "all is given back", func() bool { return heavy() == 0 && s.conns.count() == 0 })
 	}
 	name, err := s.identify(t.Context(), "127.0.0.1", "Bearer "+secretToken)
 	if err != nil {
@@ -182,12 +183,12 @@ func TestUntakenHTTP2(t *testing.T) {
 		return who.under
 	}
 	known := sends(streams, "/v2", secretToken)
-	until(t, "all of a client that is known count", func() bool { return under() == streams })
+	poll.True(t, "all of a client that is known count", func() bool { return under() == streams })
 	if heavy() != 0 {
 		t.Errorf("%d bytes count as those of strangers", heavy())
 	}
 	known.Close()
-	until(t, "all have ended", func() bool { return under() == 0 })
+	poll.True(t, "all have ended", func() bool { return under() == 0 })
 }
 
 // untaken are requests of HTTP/2 by a client that has room for no byte of an answer.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/task"
 )
 
@@ -266,7 +267,6 @@ func TestMapDivides(t *testing.T) {
 	}
 	const n = 100_000
 	var far atomic.Int64
-	end := time.Now().Add(60 * time.Second)
 	part := n / (4 * runtime.GOMAXPROCS(0))
 	err := task.Each(t.Context(), indices(n), func(_ context.Context, x int) error {
 		if x >= part/2 && x < part {
@@ -275,11 +275,9 @@ func TestMapDivides(t *testing.T) {
 		if x == 0 {
 			time.Sleep(10 * time.Millisecond) // much longer than a part should take
 		}
-		for x == maxStride && far.Load() == 0 { // the clock has been looked at
-			if time.Now().After(end) {
-				return errors.New("nobody else took the second half")
-			}
-			time.Sleep(100 * time.Microsecond)
+		// The clock has been looked at.
+		if x == maxStride && !poll.Within(time.Minute, func() bool { return far.Load() != 0 }) {
+			return errors.New("no other goroutine took the second half")
 		}
 		return nil
 	})
@@ -295,14 +293,11 @@ const maxStride = 64
 func TestMapUsesCores(t *testing.T) {
 	most := int32(min(runtime.GOMAXPROCS(0), 2))
 	var now, peak atomic.Int32
-	end := time.Now().Add(60 * time.Second)
 	_, err := task.Map(t.Context(), indices(40), func(_ context.Context, i int) (int, error) {
 		n := now.Add(1)
 		for old := peak.Load(); n > old && !peak.CompareAndSwap(old, n); old = peak.Load() {
 		}
-		for peak.Load() < most && time.Now().Before(end) { // it takes until another begins
-			time.Sleep(100 * time.Microsecond)
-		}
+		poll.Within(time.Minute, func() bool { return peak.Load() >= most }) // it takes until another begins
 		now.Add(-1)
 		return i, nil
 	})

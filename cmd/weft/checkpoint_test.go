@@ -18,6 +18,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/checkpoint"
 	"github.com/weft-run/weft/internal/checkpoint/disk"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 var (
@@ -125,8 +126,8 @@ func TestKill(t *testing.T) {
 			if left > 0 {
 				kill = time.After(time.Duration(r.Float64() * 0.7 * float64(took)))
 			}
-			for kill != nil && resumed == 0 && !hasCheckpoint(dir) && len(ended) == 0 {
-				time.Sleep(time.Millisecond) // until there is something to resume, at least once
+			if kill != nil && resumed == 0 {
+				poll.True(t, "there is something to resume, at least once", func() bool { return hasCheckpoint(dir) || len(ended) > 0 })
 			}
 			var err error
 			select {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/workload/protein"
 	"github.com/weft-run/weft/workload/protein/fold"
 )
@@ -382,7 +383,7 @@ func TestFoldKeepsFrames(t *testing.T) {
 			info, err := os.Stat(out)
 			return err == nil && info.Size() > 20_000
 		}
-		for ; !frames(); time.Sleep(time.Millisecond) {
+		poll.True(t, ext+": 20,000 bytes are in the file", func() bool {
 			select {
 			case <-ended:
 				if !frames() {
@@ -390,7 +391,8 @@ func TestFoldKeepsFrames(t *testing.T) {
 				}
 			default:
 			}
-		}
+			return frames()
+		})
 		stop()
 		<-ended
 		got, err := os.ReadFile(out)

@@ -14,6 +14,7 @@ import (
 	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -209,11 +210,9 @@ func TestNativeFails(t *testing.T) {
 func awaitHealthy(t *testing.T, ctx context.Context, rt *weft.Runtime) {
 	t.Helper()
 	for i, d := range rt.Devices() {
-		for rt.Devices()[i].State != "healthy" {
-			if ctx.Err() != nil {
-				t.Fatalf("%s is %s", d.Name, rt.Devices()[i].State)
-			}
-			time.Sleep(time.Millisecond)
+		poll.True(t, d.Name+" is healthy", func() bool { return ctx.Err() != nil || rt.Devices()[i].State == "healthy" })
+		if ctx.Err() != nil {
+			t.Fatalf("%s is %s", d.Name, rt.Devices()[i].State)
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // asProgram has the test binary be the program.
@@ -56,9 +56,7 @@ func TestKilled(t *testing.T) {
 		c, _ := program(dir)
 		ended := make(chan error, 1)
 		go func() { ended <- c.Wait() }() // with what a killed process ends with
-		for newest() == before && len(ended) == 0 {
-			time.Sleep(time.Millisecond) // until there is a checkpoint
-		}
+		poll.True(t, "there is a checkpoint", func() bool { return newest() != before || len(ended) > 0 })
 		_ = c.Process.Kill() // it may have ended
 		<-ended
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // stubborn is an executor with a kernel that runs until it is let go, whatever it is
@@ -230,14 +231,10 @@ func TestHeldByWhatHasNotBegun(t *testing.T) {
 		_, err := s.Run(ctx, g, engine.RunOptions{Bind: []engine.Binding{{Data: state, Ref: ref}}}, func(graph.DataID) []byte { return mem })
 		ended <- err
 	}()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // until it is behind both tasks of the first
-		if st, _ := s.Status(); st[0].Queued == 3 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the second run's task was not issued behind the first")
-		}
-	}
+	poll.True(t, "the second run's task is issued behind both of the first", func() bool {
+		st, _ := s.Status()
+		return st[0].Queued == 3
+	})
 	cancel()
 	if err := <-ended; !errors.Is(err, exec.ErrHeld) || !strings.Contains(err.Error(), `kernel "more" of task "later" has not begun`) {
 		t.Errorf("got %v", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // late is a driver of devices the first of which hands over failures late, when whoever
@@ -109,15 +110,10 @@ func TestDetachOfDropped(t *testing.T) {
 	out, stuck := run("stuck")
 	<-begun
 	_, failing := run("fail", "fail", "fail", "fail", "fail", "fail", "fail", "fail")
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+	poll.True(t, "the device is dropped", func() bool {
 		st, _ := x.Status()
-		if st[0].Losses > 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the device was not dropped")
-		}
-	}
+		return st[0].Losses > 0
+	})
 	well.Store(true)
 	let()
 	if err := <-stuck; err != nil || out[0] != 42 {

@@ -18,6 +18,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/trace"
 )
@@ -383,13 +384,14 @@ func TestTimeoutOfReader(t *testing.T) {
 		go func() {
 			defer close(hold)
 			// The kernel returns once its device was given up, or the test has waited for a minute.
-			for lost, began := false, time.Now(); !lost && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
+			poll.Within(time.Minute, func() (lost bool) {
 				x.Look(func(_ machine.Cost, st []engine.DeviceStatus) {
 					for i := range st {
 						lost = lost || st[i].State != engine.Healthy
 					}
 				})
-			}
+				return lost
+			})
 		}()
 		_, err := x.Run(context.Background(), add(t, 64, 1), engine.RunOptions{}, memory(in, out))
 		if !errors.Is(err, engine.ErrTimeout) || !strings.Contains(err.Error(), "not tried again") || calls.Load() != 1 {

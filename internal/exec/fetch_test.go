@@ -7,6 +7,7 @@ import (
 
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // Callers that wait for the same data at the same time are all answered, and nothing of
@@ -26,11 +27,7 @@ func TestFetchTogether(t *testing.T) {
 			answers <- x.Fetch(context.Background(), ref, func() error { return nil }, func() { read <- struct{}{} })
 		}()
 	}
-	for end := time.Now().Add(time.Minute); len(x.calls) < callers; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the callers do not ask")
-		}
-	}
+	poll.True(t, "all callers ask", func() bool { return len(x.calls) == callers })
 	close(gate)
 	for range callers {
 		select {

@@ -18,6 +18,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -180,12 +181,10 @@ func TestNativeGang(t *testing.T) {
 			if err := drv.Play("on 1 lose"); err != nil {
 				t.Fatal(err)
 			}
-			for now := was; now[1].Losses == was[1].Losses; now, _ = x.Status() {
-				if ctx.Err() != nil {
-					t.Fatal("the loss is not heard of")
-				}
-				time.Sleep(time.Millisecond)
-			}
+			poll.True(t, "the loss is heard of", func() bool {
+				now, _ := x.Status()
+				return now[1].Losses != was[1].Losses
+			})
 			if got := log.count(given); got != before {
 				t.Errorf("%d collectives were given up that had ended", got-before)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // lines is a log that is read while it is written.
@@ -114,22 +115,14 @@ func TestLongKernelIsNamed(t *testing.T) {
 		ended <- err
 	}()
 	<-begun
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
-		// Those before it, which a slow machine may have kept long, are heard to be done.
-		if st, _ := e.Status(); st[0].Queued == 2 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the tasks before the one that does not return were not heard to end")
-		}
-	}
+	// Those before it may be kept long by a slow machine.
+	poll.True(t, "the tasks before the one that does not return are heard to end", func() bool {
+		st, _ := e.Status()
+		return st[0].Queued == 2
+	})
 	e.do(func(l *loop) { l.longAfter = 20 * time.Millisecond })
 	const said = "takes long"
-	for end := time.Now().Add(2 * time.Minute); log.count(said) == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("nothing was said of a kernel that does not return")
-		}
-	}
+	poll.True(t, "a kernel that does not return is told of", func() bool { return log.count(said) > 0 })
 	for range 20 { // between which samples are taken
 		e.Status()
 		time.Sleep(time.Millisecond)

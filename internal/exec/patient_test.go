@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
@@ -12,6 +11,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // A launch on a patient device stands behind another one while the copy of what it reads fails,
@@ -78,14 +78,10 @@ func TestPatientLearnsOfFailures(t *testing.T) {
 		made.Access = graph.Read
 		b.Add(task("patient", "twice", made, y))
 	})
-	for since := time.Now(); ; time.Sleep(time.Millisecond) {
-		if _, c := x.Status(); c.Copies > 0 {
-			break
-		}
-		if time.Since(since) > time.Minute {
-			t.Fatal("what the launch reads is not copied")
-		}
-	}
+	poll.True(t, "what the launch reads is copied", func() bool {
+		_, c := x.Status()
+		return c.Copies > 0
+	})
 	// Each of these runs ends after all else but the launches on the patient device, and fails a
 	// copy on the lane of the one before.
 	for range 5 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // Probes show the condition of a device, and no rule that counts samples acts on them,
@@ -70,11 +71,7 @@ func TestProbeHangs(t *testing.T) {
 	for range 50 {
 		probe()
 	}
-	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d goroutines, before 50 probes of a device that hangs %d", runtime.NumGoroutine(), before)
-		}
-	}
+	poll.True(t, "no goroutine is left of 50 probes of a device that hangs", func() bool { return runtime.NumGoroutine() <= before })
 	if n := len(d.asked); n != 1 {
 		t.Errorf("the device was asked %d times at a time", n)
 	}

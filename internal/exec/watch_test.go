@@ -11,6 +11,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
@@ -18,14 +19,10 @@ import (
 // eventually waits for something to become true of the devices.
 func eventually(t *testing.T, x *Executor, what string, is func(st []engine.DeviceStatus) bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		ok := false
+	poll.True(t, what, func() (ok bool) {
 		x.Look(func(_ machine.Cost, st []engine.DeviceStatus) { ok = is(st) })
-		if ok {
-			return
-		}
-	}
-	t.Fatalf("in two minutes it was never true that %s", what)
+		return ok
+	})
 }
 
 func TestTelemetryReachesEngine(t *testing.T) {

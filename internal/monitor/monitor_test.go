@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -79,16 +81,6 @@ func dial(t *testing.T, s *Server) *Client {
 	}
 	t.Cleanup(c.Close)
 	return c
-}
-
-// poll waits until a condition holds.
-func poll(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(long); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never %s", what)
-		}
-	}
 }
 
 // What a runtime shows reaches a client, frame by frame, until the runtime is closed.
@@ -173,7 +165,7 @@ func TestSlowClient(t *testing.T) {
 	}
 	s := serve(t, filepath.Join(private700(t), "a.sock"), f, func(s *Server) { s.wait = 10 * time.Millisecond })
 	dial(t, s) // and does not read
-	poll(t, "dropped", func() bool { return f.closed.Load() == 1 })
+	poll.True(t, "dropped", func() bool { return f.closed.Load() == 1 })
 	if n := f.frames.Load(); n > 10 {
 		t.Errorf("%d frames were made for it", n)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // get asks a handler.
@@ -126,7 +127,7 @@ func TestStateIsTheAPI(t *testing.T) {
 	if _, err := rt.Run(t.Context(), g, x); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a sample of each device", func() bool {
+	poll.True(t, "a sample of each device", func() bool {
 		return !slices.ContainsFunc(rt.Metrics().Devices, func(d weft.DeviceMetrics) bool { return d.Health.TempC != 61 })
 	})
 	var s pageState
@@ -354,10 +355,10 @@ func TestTimelineLive(t *testing.T) {
 			s := serving(t, d)
 			r := watch(t, t.Context(), s.URL)
 			r.next(t)
-			eventually(t, "events to be collected", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.strip.strips) == 2 })
+			poll.True(t, "events to be collected", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.strip.strips) == 2 })
 			g, x := randomGraph(t, rand.New(rand.NewPCG(1, 1)), 60, 20)
 			var ran int
-			eventually(t, "all tasks", func() bool {
+			poll.True(t, "all tasks", func() bool {
 				if _, err := rt.Run(t.Context(), g, x); err != nil {
 					t.Fatal(err)
 				}
@@ -384,7 +385,7 @@ func TestTimelineLive(t *testing.T) {
 				return ran >= 60 && got.Recorded == (records > 0)
 			})
 			if records > 0 { // and a verdict about the last seconds
-				eventually(t, "a verdict", func() bool { return len(d.now().Verdicts) > 0 })
+				poll.True(t, "a verdict", func() bool { return len(d.now().Verdicts) > 0 })
 				if v := d.now().Verdicts[0]; v.Tasks < 60 || !strings.Contains(v.Sentence, v.Verdict) || v.Took <= 0 {
 					t.Errorf("verdict %+v", v)
 				}
@@ -436,7 +437,7 @@ func TestActionOutlivesRequest(t *testing.T) {
 		}
 		return false
 	}
-	eventually(t, "the drain to begin", drains)
+	poll.True(t, "the drain to begin", drains)
 	cancel()
 	if code := <-ended; code == http.StatusOK {
 		t.Error("a drain that waits is said to be done")

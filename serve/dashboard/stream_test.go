@@ -15,20 +15,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // patience is how long tests wait for what must come.
 const patience = 60 * time.Second
-
-// eventually polls until ok, and fails the test if that takes too long.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited %v for %s", patience, what)
-		}
-	}
-}
 
 // reader reads a stream.
 type reader struct {
@@ -162,7 +154,7 @@ func TestStreamShared(t *testing.T) {
 // quiet waits until a dashboard has no reader and its sampler has ended.
 func quiet(t *testing.T, d *dashboard) {
 	t.Helper()
-	eventually(t, "the readers to be gone", func() bool {
+	poll.True(t, "the readers to be gone", func() bool {
 		d.sampler.mu.Lock()
 		defer d.sampler.mu.Unlock()
 		select {
@@ -190,7 +182,7 @@ func TestStreamSlow(t *testing.T) {
 	if _, err := io.WriteString(c, "GET /dashboard/stream HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the slow reader to be there", func() bool { d.sampler.mu.Lock(); defer d.sampler.mu.Unlock(); return d.sampler.readers == 1 })
+	poll.True(t, "the slow reader to be there", func() bool { d.sampler.mu.Lock(); defer d.sampler.mu.Unlock(); return d.sampler.readers == 1 })
 	fast := watch(t, t.Context(), s.URL)
 	if _, err := io.CopyN(io.Discard, fast.lines, 32<<20); err != nil { // more than the buffers of a connection hold
 		t.Fatal(err)

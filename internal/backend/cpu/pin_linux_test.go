@@ -4,12 +4,12 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/cpu"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // Pinned devices run on cores of their own, and leave no thread pinned behind:
@@ -51,13 +51,7 @@ func TestPin(t *testing.T) {
 		}
 	}
 	// Threads end in their own time, a little after what ran on them.
-	late := time.Now().Add(2 * time.Minute)
-	for pinned(t, all) > 0 {
-		if time.Now().After(late) {
-			t.Fatal("a thread is still pinned after Close")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	poll.True(t, "after Close no thread is pinned", func() bool { return pinned(t, all) == 0 })
 }
 
 // pinned counts threads with fewer cores than the process has. The first

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // A device whose driver compiles code is not silent, however long that takes.
@@ -22,14 +23,10 @@ func TestLoadingIsSeen(t *testing.T) {
 	k.Impls[0].Source = append([]byte("// held by "+dir+"\n"), testPTX...)
 	b := r.alloc(1024)
 	w := r.launch(0, &graph.Task{Steps: []graph.Step{step(k, 256)}}, args(1024, b))
-	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(dir, "begun")); err == nil {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatal("the code was not loaded in a minute")
-		}
-	}
+	poll.True(t, "the code is being loaded", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "begun"))
+		return err == nil
+	})
 	from := time.Now()
 	if seen := r.dev.(driver.Hanger).LastSeen(); seen.Before(from) {
 		t.Errorf("last seen %v before it was asked, while it loads code", from.Sub(seen))

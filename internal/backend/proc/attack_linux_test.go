@@ -21,6 +21,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // tools are descriptors that signal when something can be read or written: a pipe, a pair of sockets, and a
@@ -512,7 +513,7 @@ func TestInherited(t *testing.T) {
 		r := start(t, proc.Options{Workers: proc.Workers{Confine: confined, Standby: true}, Driver: "cpu"}, engine.Options{})
 		g, in, want := chain(t, 10_000, 4, 3)
 		r.mustRun(t, g, in, want)
-		eventually(t, "a standby", func() bool { return strings.Contains(r.log.String(), "a worker stands by") })
+		poll.True(t, "a standby", func() bool { return strings.Contains(r.log.String(), "a worker stands by") })
 		all := slices.Concat(proc.Pids("worker"), proc.Pids("keeper"))
 		if len(all) < 3 {
 			t.Errorf("there are %d children", len(all))

@@ -30,6 +30,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -301,16 +302,14 @@ func (m *mayhem) look() {
 // be cleared away yet.
 func (m *mayhem) nothingLeft() {
 	m.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		fds, _ := usage(m.t)
-		routines, processes := runtime.NumGoroutine(), children()
-		if fds <= m.fds && routines <= m.routines && processes <= m.processes {
-			return
-		}
-		if time.Now().After(end) {
-			m.t.Fatalf("left are %d descriptors (%d before), %d goroutines (%d), %d processes (%d):\n%s",
-				fds, m.fds, routines, m.routines, processes, m.processes, stacks())
-		}
+	var fds, routines, processes int
+	if !poll.Within(2*time.Minute, func() bool {
+		fds, _ = usage(m.t)
+		routines, processes = runtime.NumGoroutine(), children()
+		return fds <= m.fds && routines <= m.routines && processes <= m.processes
+	}) {
+		m.t.Fatalf("left are %d descriptors (%d before), %d goroutines (%d), %d processes (%d):\n%s",
+			fds, m.fds, routines, m.routines, processes, m.processes, stacks())
 	}
 }
 

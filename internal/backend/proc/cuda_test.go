@@ -27,6 +27,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -209,7 +210,7 @@ func cudaFaults(t *testing.T, standby bool, faults int) {
 	before := copied()
 	for i := range faults {
 		if standby {
-			eventually(t, "a standby", func() bool { return strings.Count(r.log.String(), "a worker stands by") > i })
+			poll.True(t, "a standby", func() bool { return strings.Count(r.log.String(), "a worker stands by") > i })
 		}
 		beside := make([]byte, 4000)
 		done := make(chan error, 1)
@@ -225,11 +226,11 @@ func cudaFaults(t *testing.T, standby bool, faults int) {
 			t.Fatalf("fault %d: the run beside it gave %d to %d, want 6", i, slices.Min(got), slices.Max(got))
 		}
 		if i == faults/5 {
-			eventually(t, "the device", func() bool { return r.state(0) == engine.Healthy })
+			poll.True(t, "the device", func() bool { return r.state(0) == engine.Healthy })
 			fds, rss = usage(t)
 		}
 	}
-	eventually(t, "the device", func() bool { return r.state(0) == engine.Healthy })
+	poll.True(t, "the device", func() bool { return r.state(0) == engine.Healthy })
 	noGrowth(t, faults, fds, rss)
 	// Runs beside took a few kilobytes each, however often they were tried.
 	if sent := copied() - before; sent > int64(faults)*1<<20 {

@@ -14,6 +14,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/cuda"
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // Workers of different GPUs that reach each other read each other's memory where it
@@ -76,7 +77,7 @@ func TestCUDATuning(t *testing.T) {
 		}
 	}
 	var found []driver.Tuned
-	eventually(t, "a decision", func() bool {
+	poll.True(t, "a decision", func() bool {
 		run()
 		found = r.Tuning()[0]
 		return len(found) > 0
@@ -88,7 +89,7 @@ func TestCUDATuning(t *testing.T) {
 		t.Fatal(err)
 	}
 	run() // by another
-	eventually(t, "another worker", func() bool { return r.state(0) == engine.Healthy && len(proc.Pids("worker")) == 1 })
+	poll.True(t, "another worker", func() bool { return r.state(0) == engine.Healthy && len(proc.Pids("worker")) == 1 })
 	if again := r.Tuning()[0]; !slices.Equal(again, found) {
 		t.Errorf("the next worker knows %+v, want %+v", again, found)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/arena"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // attached opens a scripted device in a worker. inProcess is what it says of itself.
@@ -51,15 +52,17 @@ func attached(t *testing.T, inProcess bool) *device {
 func loss(t *testing.T, d *device) error {
 	t.Helper()
 	got := make([]driver.Completion, 8)
-	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(time.Millisecond) {
+	var err error
+	poll.True(t, "the device is lost", func() bool {
 		for _, c := range got[:d.Completions(got)] {
 			if c.Lane == driver.NoLane {
-				return c.Err
+				err = c.Err
+				return true
 			}
 		}
-	}
-	t.Fatal("the device was never lost")
-	return nil
+		return false
+	})
+	return err
 }
 
 // hold keeps the parent from seeing the end of a device's worker until release is called. The
@@ -197,9 +200,10 @@ func TestStatusOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got syscall.WaitStatus
-		for until := time.Now().Add(time.Minute); got == 0 && time.Now().Before(until); time.Sleep(time.Millisecond) {
+		poll.True(t, "the process has ended", func() bool {
 			got, _ = statusOf(cmd.Process.Pid)
-		}
+			return got != 0
+		})
 		_ = cmd.Wait()         // it fails as the script says
 		if got&^0x80 != want { // the bit says that there is a core file
 			t.Errorf("%s: %#x, want %#x", script, got, want)

@@ -15,6 +15,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 func init() {
@@ -22,12 +23,10 @@ func init() {
 	funcs["steady"] = func(c *driver.Call, _, _ int) {
 		mine := touched(40)
 		_ = os.WriteFile(string(c.Params), nil, 0o600) // without it the test fails
-		for {
-			if _, err := os.Stat(string(c.Params)); err != nil {
-				break
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
+		poll.Within(time.Hour, func() bool {
+			_, err := os.Stat(string(c.Params))
+			return err != nil
+		})
 		copy(c.Args[0], mine[:1])
 	}
 	// hoard takes memory without end.
@@ -95,7 +94,7 @@ func TestGuard(t *testing.T) {
 		_, _, err := r.run(t, onDevice(t, "steady", there, "cpu:0"), nil)
 		ended <- err
 	}()
-	eventually(t, "the older task", func() bool { _, err := os.Stat(there); return err == nil })
+	poll.True(t, "the older task", func() bool { _, err := os.Stat(there); return err == nil })
 	most.Store(taken() + 400<<20)
 	_, _, err := r.run(t, onDevice(t, "hoard", "", "cpu:1"), nil)
 	var q *engine.Quarantine
@@ -134,9 +133,9 @@ func TestGuardOthers(t *testing.T) {
 		_, _, err := r.run(t, onDevice(t, "steady", there, "cpu:0"), nil)
 		ended <- err
 	}()
-	eventually(t, "the task", func() bool { _, err := os.Stat(there); return err == nil })
+	poll.True(t, "the task", func() bool { _, err := os.Stat(there); return err == nil })
 	left.Store(1 << 39)
-	eventually(t, "a report", func() bool {
+	poll.True(t, "a report", func() bool {
 		text := r.log.String()
 		return strings.Contains(text, "memory is short, and no worker is ended for it") && strings.Contains(text, "no running worker has it")
 	})

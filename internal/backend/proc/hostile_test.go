@@ -22,6 +22,7 @@ import (
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 func init() {
@@ -127,8 +128,8 @@ func TestStrayDescriptors(t *testing.T) {
 	if _, _, err := r.run(t, one(t, "descriptors", 100, 0), make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the last message", func() bool { return strings.Count(r.log.String(), "msg=look") == strays/2 })
-	eventually(t, "no more descriptors than before", func() bool { n, _ := usage(t); return n <= before+5 })
+	poll.True(t, "the last message", func() bool { return strings.Count(r.log.String(), "msg=look") == strays/2 })
+	poll.True(t, "no more descriptors than before", func() bool { n, _ := usage(t); return n <= before+5 })
 }
 
 // Decisions about kernels that take more than a message are told and asked for.
@@ -195,7 +196,7 @@ func TestStandbyReplaced(t *testing.T) {
 	r := start(t, proc.Options{Workers: proc.Workers{Standby: true}}, engine.Options{})
 	for n := range 3 {
 		var pid int
-		eventually(t, "a standby", func() bool {
+		poll.True(t, "a standby", func() bool {
 			said := strings.Split(r.log.String(), `msg="a worker stands by" device=fake:0 pid=`)
 			if len(said) != n+2 {
 				return false
@@ -206,9 +207,9 @@ func TestStandbyReplaced(t *testing.T) {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "word of its end", func() bool { return strings.Count(r.log.String(), "no standby; another is started") > n })
+		poll.True(t, "word of its end", func() bool { return strings.Count(r.log.String(), "no standby; another is started") > n })
 	}
-	eventually(t, "the last standby", func() bool { return strings.Count(r.log.String(), "a worker stands by") > 3 })
+	poll.True(t, "the last standby", func() bool { return strings.Count(r.log.String(), "a worker stands by") > 3 })
 	if n := strings.Count(r.log.String(), "no standby; another is started"); n != 3 {
 		t.Errorf("%d losses were logged, want 3", n)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -424,17 +425,6 @@ func one(t *testing.T, bad string, n int64, others int) *graph.Graph {
 	return g
 }
 
-// eventually waits for a condition that processes bring about.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !cond(); {
-		if time.Now().After(end) {
-			t.Fatalf("%s: it never came", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 func (r *rig) state(i int) engine.DeviceState {
 	var s engine.DeviceState
 	r.Look(func(_ machine.Cost, st []engine.DeviceStatus) { s = st[i].State })
@@ -465,7 +455,7 @@ func TestKernelsThatKill(t *testing.T) {
 					t.Errorf("loss %d is %+v", i, l)
 				}
 			}
-			eventually(t, "the device, with every change of its state logged once", func() (ok bool) {
+			poll.True(t, "the device, with every change of its state logged once", func() (ok bool) {
 				r.Look(func(_ machine.Cost, st []engine.DeviceStatus) { // between two steps
 					log := r.log.String()
 					ok = st[0].State == engine.Healthy && st[0].Losses >= 3 &&
@@ -506,11 +496,11 @@ func TestFaults(t *testing.T) {
 			}
 		}
 		if n == faults/5 {
-			eventually(t, "the device", func() bool { return r.state(0) == engine.Healthy })
+			poll.True(t, "the device", func() bool { return r.state(0) == engine.Healthy })
 			fds, rss = usage(t)
 		}
 	}
-	eventually(t, "the device", func() bool { return r.state(0) == engine.Healthy })
+	poll.True(t, "the device", func() bool { return r.state(0) == engine.Healthy })
 	noGrowth(t, faults, fds, rss)
 }
 
@@ -542,7 +532,7 @@ func TestGarbage(t *testing.T) {
 		scribble(t, pid, rnd)
 		g, in, want := chain(t, 10_000, 4, 3)
 		r.mustRun(t, g, in, want)
-		eventually(t, "another worker", func() bool { return r.state(0) == engine.Healthy && len(proc.Pids("worker")) == 1 })
+		poll.True(t, "another worker", func() bool { return r.state(0) == engine.Healthy && len(proc.Pids("worker")) == 1 })
 		if proc.Pids("worker")[0] == pid {
 			// What was overwritten was read already: nothing was wrong with it.
 			t.Log("the worker was not replaced")
@@ -601,7 +591,7 @@ func TestMemoryIsKept(t *testing.T) {
 				}
 			}
 			got := make([]driver.Completion, 8)
-			eventually(t, "the loss", func() bool { n := d.Completions(got); return n > 0 && got[n-1].Lane == driver.NoLane })
+			poll.True(t, "the loss", func() bool { n := d.Completions(got); return n > 0 && got[n-1].Lane == driver.NoLane })
 			kept, err := d.(driver.Reviver).Revive(context.Background(), driver.Restart)
 			if err != nil || !kept {
 				t.Fatalf("kept %v, %v", kept, err)
@@ -659,7 +649,7 @@ func TestCloseWhileRevived(t *testing.T) {
 			}
 		}
 		got := make([]driver.Completion, 8)
-		eventually(t, "the loss", func() bool { n := d.Completions(got); return n > 0 && got[n-1].Lane == driver.NoLane })
+		poll.True(t, "the loss", func() bool { n := d.Completions(got); return n > 0 && got[n-1].Lane == driver.NoLane })
 		begin := make(chan struct{})
 		var both sync.WaitGroup
 		both.Go(func() {
@@ -674,7 +664,7 @@ func TestCloseWhileRevived(t *testing.T) {
 		})
 		close(begin)
 		both.Wait()
-		eventually(t, "the end of the processes", func() bool { return len(proc.Pids("worker")) == 0 })
+		poll.True(t, "the end of the processes", func() bool { return len(proc.Pids("worker")) == 0 })
 	}
 }
 
@@ -685,7 +675,7 @@ func complete(t *testing.T, d driver.Device, ops ...driver.Op) {
 		t.Fatal(err)
 	}
 	got := make([]driver.Completion, 8)
-	eventually(t, "completion", func() bool {
+	poll.True(t, "completion", func() bool {
 		n := d.Completions(got)
 		for _, c := range got[:n] {
 			if c.Err != nil {
@@ -762,7 +752,7 @@ func TestOrphans(t *testing.T) {
 			}
 			_ = cmd.Wait()
 			for _, f := range children {
-				eventually(t, "the end of child "+f, func() bool {
+				poll.True(t, "the end of child "+f, func() bool {
 					text, err := os.ReadFile("/proc/" + f + "/stat")
 					return err != nil || strings.Contains(string(text), ") Z ")
 				})
@@ -832,9 +822,7 @@ func parent(as string) {
 		o.Driver = "stuck"
 		book := &logBook{}
 		go func() { _, _ = proc.New(o).Open(context.Background(), slog.New(slog.NewTextHandler(book, nil))) }()
-		for !strings.Contains(book.String(), "msg=stuck") {
-			time.Sleep(time.Millisecond)
-		}
+		poll.Within(time.Hour, func() bool { return strings.Contains(book.String(), "msg=stuck") })
 	default:
 		copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
 		if err != nil {
@@ -912,14 +900,14 @@ func TestHomesGoBack(t *testing.T) {
 		t.Fatalf("%d bytes are used, %d were before", used, before)
 	}
 	r.Release(ref)
-	eventually(t, "the home's memory", func() bool { return r.mem.Used() < before+n })
+	poll.True(t, "the home's memory", func() bool { return r.mem.Used() < before+n })
 }
 
 // noGrowth fails if faults have cost descriptors or memory.
 func noGrowth(t *testing.T, faults, fds, rss int) {
 	t.Helper()
 	// Who was killed last may not be cleared away yet.
-	eventually(t, fmt.Sprintf("no more descriptors than the %d before, after %d faults", fds, faults), func() bool {
+	poll.True(t, fmt.Sprintf("no more descriptors than the %d before, after %d faults", fds, faults), func() bool {
 		f, _ := usage(t)
 		return f <= fds+5
 	})

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weft-run/weft/experimental/driver"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // secretBytes is the size of the secrets in tests: copies of it are staged in three parts.
@@ -50,17 +51,15 @@ func (s *secretive) do(ops ...driver.Op) {
 		s.t.Fatal(err)
 	}
 	got := make([]driver.Completion, 8)
-	for until := time.Now().Add(time.Minute); want > 0; time.Sleep(100 * time.Microsecond) {
+	poll.True(s.t, "all operations end", func() bool {
 		for _, c := range got[:s.d.Completions(got)] {
 			if c.Err != nil {
 				s.t.Fatal(c.Err)
 			}
 			want--
 		}
-		if time.Now().After(until) {
-			s.t.Fatal("operations do not end")
-		}
-	}
+		return want <= 0
+	})
 }
 
 func (s *secretive) in(b driver.Buffer, host []byte, secret bool) driver.Op {
@@ -97,13 +96,12 @@ func (s *secretive) found() (arena, slabs int) {
 func (s *secretive) none(when string, freed bool) {
 	s.t.Helper()
 	var arena, slabs int
-	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
-		// Staging is overwritten once the copy is complete.
-		if arena, slabs = s.found(); arena == 0 && (slabs == 0 || !freed) {
-			return
-		}
+	if !poll.Within(time.Minute, func() bool { // staging is overwritten once the copy is complete
+		arena, slabs = s.found()
+		return arena == 0 && (slabs == 0 || !freed)
+	}) {
+		s.t.Errorf("%s: the secret is at %d places of the arena and %d of device memory", when, arena, slabs)
 	}
-	s.t.Errorf("%s: the secret is at %d places of the arena and %d of device memory", when, arena, slabs)
 }
 
 // Nothing is left of a secret that was copied to a device and back: neither in the memory that large and
@@ -150,11 +148,7 @@ func stop(t *testing.T, pid int) {
 			return err == nil && !isStoppedIn(text)
 		})
 	}
-	for until := time.Now().Add(time.Minute); running(); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("a process that was sent SIGSTOP does not stop")
-		}
-	}
+	poll.True(t, "a process that was sent SIGSTOP stops", func() bool { return !running() })
 }
 
 // What was freed is overwritten for certain once an operation is complete that was given later.
@@ -233,11 +227,7 @@ func TestUnwipedBesideNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make([]driver.Completion, 1)
-	for until := time.Now().Add(time.Minute); s.d.Completions(got) == 0; time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(until) {
-			t.Fatal("an operation without work does not end")
-		}
-	}
+	poll.True(t, "an operation without work ends", func() bool { return s.d.Completions(got) > 0 })
 	if n := left(); n != 1 {
 		t.Errorf("after an operation without work %d buffers are to be overwritten, want 1", n)
 	}

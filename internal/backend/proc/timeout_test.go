@@ -19,6 +19,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // A kernel that hangs in a worker fails its run although no timeout was set, and runs
@@ -72,7 +73,7 @@ func (r *rig) hung(t *testing.T, ctx context.Context) <-chan error {
 		_, err := r.Run(ctx, g, engine.RunOptions{}, func(d graph.DataID) []byte { return [][]byte{in, out}[d] })
 		ended <- err
 	}()
-	eventually(t, "the kernel runs", func() bool {
+	poll.True(t, "the kernel runs", func() bool {
 		st, _ := r.Status()
 		return st[0].Stats.Active > 0
 	})
@@ -114,7 +115,7 @@ func TestCloseKillsWorker(t *testing.T) {
 // behind.
 func TestCloseKillsStopped(t *testing.T) {
 	r := startWith(t, exec.Config{CloseWait: 2 * time.Minute}, proc.Options{Workers: proc.Workers{Standby: true}, End: 100 * time.Millisecond})
-	eventually(t, "there is a standby", func() bool { return strings.Contains(r.log.String(), "stands by") })
+	poll.True(t, "there is a standby", func() bool { return strings.Contains(r.log.String(), "stands by") })
 	for _, pid := range proc.Pids("") {
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
@@ -183,7 +184,7 @@ func TestStoppedStandbyIsReplaced(t *testing.T) {
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "word of its end", func() bool { return strings.Count(r.log.String(), "no standby; another is started") > n })
+		poll.True(t, "word of its end", func() bool { return strings.Count(r.log.String(), "no standby; another is started") > n })
 	}
 	r.standbys(t, 3)
 	if !strings.Contains(r.log.String(), "it does not answer for") {
@@ -195,7 +196,7 @@ func TestStoppedStandbyIsReplaced(t *testing.T) {
 // which they stood by.
 func (r *rig) standbys(t *testing.T, n int) (pids []int) {
 	t.Helper()
-	eventually(t, "standbys", func() bool {
+	poll.True(t, "standbys", func() bool {
 		pids = nil
 		for _, line := range strings.Split(r.log.String(), "\n") {
 			if _, id, ok := strings.Cut(line, " pid="); ok && strings.Contains(line, "a worker stands by") {
@@ -222,7 +223,7 @@ func TestStoppedWhileStarted(t *testing.T) {
 	if err := syscall.Kill(proc.Pids("worker")[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a worker has stopped itself", func() bool {
+	poll.True(t, "a worker has stopped itself", func() bool {
 		_, err := os.Stat(mark)
 		return err != nil
 	})

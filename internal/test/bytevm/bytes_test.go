@@ -34,6 +34,10 @@ func TestBytes(t *testing.T) {
 		log = func(s string) { t.Log(s) }
 	}
 	const maxBad = 10
+	seeds := *seedsFlag
+	if testing.Short() {
+		seeds = min(seeds, 10)
+	}
 	var mu sync.Mutex
 	var sum Summary
 	var next, bad atomic.Uint64
@@ -43,7 +47,7 @@ func TestBytes(t *testing.T) {
 		workers.Go(func() {
 			for {
 				seed := next.Add(1) - 1
-				if seed >= *firstFlag+*seedsFlag || bad.Load() >= maxBad {
+				if seed >= *firstFlag+seeds || bad.Load() >= maxBad {
 					return
 				}
 				// A seed takes some 10 ms. One that does not end is named before
@@ -63,7 +67,7 @@ func TestBytes(t *testing.T) {
 	}
 	workers.Wait()
 	t.Logf("%+v", sum)
-	if *seedsFlag < 100 || *traitsFlag != "" {
+	if seeds < 100 || *traitsFlag != "" {
 		return
 	}
 	// The trials must go through what they are there to test.
@@ -77,7 +81,11 @@ func TestBytes(t *testing.T) {
 // TestReplay runs a seed twice: a trial is a function of its seed alone, or a
 // failure could not be looked at again.
 func TestReplay(t *testing.T) {
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
 		var logs [2][]string
 		for i := range logs {
 			if _, _, err := Run(seed+1, All, func(s string) { logs[i] = append(logs[i], s) }); err != nil {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/experimental/driver"
+	"github.com/weft-run/weft/internal/test/poll"
 	"go.uber.org/goleak"
 )
 
@@ -184,18 +185,17 @@ func (t *trial) left() {
 		t.fail("runs are left: %+v", n)
 	}
 	var held string
-	for since := time.Now(); time.Since(since) < *limitFlag/4; time.Sleep(5 * time.Millisecond) {
+	if !poll.Within(*limitFlag/4, func() bool {
 		held = ""
 		for _, d := range t.Metrics().Devices {
 			if d.MemUsed > 0 || d.Queued > 0 {
 				held += fmt.Sprintf("%s (%s) holds %d bytes and %d tasks; ", d.Name, d.State, d.MemUsed, d.Queued)
 			}
 		}
-		if held == "" {
-			return
-		}
+		return held == ""
+	}) {
+		t.fail("left: %s", held)
 	}
-	t.fail("left: %s", held)
 }
 
 // hung tells what a seed that does not end does, and ends the process.

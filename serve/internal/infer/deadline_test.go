@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // lateRunner waits with each batch until it is let go.
@@ -40,17 +41,16 @@ func TestDeadlineOfContext(t *testing.T) {
 	}
 	all.Wait()
 	close(late.let)
-	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	poll.True(t, "all batches have ended", func() bool {
 		s.mu.Lock()
-		pending, n, flights := v.pending, v.counts, len(s.flights)
-		s.mu.Unlock()
-		if flights > 0 && time.Now().Before(until) {
-			continue
-		}
-		if ended := n.Succeeded + n.Failed + n.Refused + n.Expired + n.Cancelled; pending != 0 || n.Requests != 64 || ended != 64 {
-			t.Errorf("%d requests are pending; of %d, %d were counted out", pending, n.Requests, ended)
-		}
-		break
+		defer s.mu.Unlock()
+		return len(s.flights) == 0
+	})
+	s.mu.Lock()
+	pending, n := v.pending, v.counts
+	s.mu.Unlock()
+	if ended := n.Succeeded + n.Failed + n.Refused + n.Expired + n.Cancelled; pending != 0 || n.Requests != 64 || ended != 64 {
+		t.Errorf("%d requests are pending; of %d, %d were counted out", pending, n.Requests, ended)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -16,6 +16,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/workload/reservoir"
 )
 
@@ -36,7 +37,7 @@ func openWith(t *testing.T, folder string, o weft.Options) *Service {
 			t.Error(err)
 		}
 	})
-	until(t, "models are loaded", func() bool {
+	poll.True(t, "models are loaded", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.opening == 0
@@ -87,13 +88,13 @@ func TestSwappedDevice(t *testing.T) {
 	}
 	for i, swap := range [][2]int{{0, 1}, {1, 0}, {0, 1}} {
 		before := asked[swap[0]].Load()
-		until(t, "the first device answers", func() bool { return asked[swap[0]].Load() > before || t.Failed() })
+		poll.True(t, "the first device answers", func() bool { return asked[swap[0]].Load() > before || t.Failed() })
 		if err := s.rt.Swap(t.Context(), names[swap[0]], names[swap[1]]); err != nil {
 			t.Fatalf("swap %d: %v", i, err)
 		}
 	}
 	before := asked[1].Load()
-	until(t, "the second device answers", func() bool { return asked[1].Load() > before || t.Failed() })
+	poll.True(t, "the second device answers", func() bool { return asked[1].Load() > before || t.Failed() })
 	close(stop)
 	all.Wait()
 	if err := s.Ready(); err != nil || !slices.Equal(on(t, s, "m"), names[1:]) {
@@ -112,7 +113,7 @@ func TestDeviceComes(t *testing.T) {
 	if err := s.rt.Undrain(first); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the model is on both", func() bool { return len(on(t, s, "all")) == 2 })
+	poll.True(t, "the model is on both", func() bool { return len(on(t, s, "all")) == 2 })
 	if got := on(t, s, "one"); !slices.Equal(got, []string{second}) {
 		t.Errorf("the model of one copy is on %v", got)
 	}
@@ -120,7 +121,7 @@ func TestDeviceComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"all", "one"} {
-		until(t, "it is on the one that is left", func() bool { return slices.Equal(on(t, s, name), []string{first}) && s.Ready() == nil })
+		poll.True(t, "it is on the one that is left", func() bool { return slices.Equal(on(t, s, name), []string{first}) && s.Ready() == nil })
 		if r, err := s.Infer(t.Context(), ask(name, 1, 2, 3)); err != nil || r.Device != first {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -128,7 +129,7 @@ func TestDeviceComes(t *testing.T) {
 	if err := s.rt.Undrain(second); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the model is on both again", func() bool { return len(on(t, s, "all")) == 2 })
+	poll.True(t, "the model is on both again", func() bool { return len(on(t, s, "all")) == 2 })
 	if got := on(t, s, "one"); !slices.Equal(got, []string{first}) {
 		t.Errorf("the model of one copy is on %v", got)
 	}
@@ -172,7 +173,7 @@ func TestNoDevice(t *testing.T) {
 				t.Errorf("ready without a device: %v", err)
 			}
 			s.deviceIs(s.devices[0].name, "healthy")
-			until(t, "models are served again", func() bool { return s.Ready() == nil })
+			poll.True(t, "models are served again", func() bool { return s.Ready() == nil })
 			for _, name := range []string{"m", "late"} {
 				if r, err := s.Infer(t.Context(), ask(name, 1, 2, 3)); err != nil || r.Device != s.devices[0].name {
 					t.Errorf("%+v, %v", r, err)
@@ -210,7 +211,7 @@ func TestReturning(t *testing.T) {
 					answers <- err
 				}()
 			}
-			until(t, "requests wait", func() bool {
+			poll.True(t, "requests wait", func() bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				return s.models["m"]["1"].mod.Waiting()+s.models["r"]["1"].mod.Waiting() == len(questions) || len(answers) > 0
@@ -224,7 +225,7 @@ func TestReturning(t *testing.T) {
 					t.Errorf("a request that waited: %v", err)
 				}
 			}
-			until(t, "models are served again", func() bool { return s.Ready() == nil })
+			poll.True(t, "models are served again", func() bool { return s.Ready() == nil })
 			all("lost")
 			all("broken")
 			for _, r := range questions {
@@ -337,15 +338,15 @@ func TestLostAndBack(t *testing.T) {
 			}
 			for i := range int64(3) {
 				before := answered.Load()
-				until(t, "requests are answered", func() bool { return answered.Load() > before+10 || t.Failed() })
+				poll.True(t, "requests are answered", func() bool { return answered.Load() > before+10 || t.Failed() })
 				if err := drv.Play("on 0 lose"); err != nil {
 					t.Fatal(err)
 				}
-				until(t, "it is lost", func() bool { return s.rt.Metrics().Devices[0].Losses > i })
-				until(t, "it is back with the model", func() bool { return len(on(t, s, "m")) == devices && s.Ready() == nil || t.Failed() })
+				poll.True(t, "it is lost", func() bool { return s.rt.Metrics().Devices[0].Losses > i })
+				poll.True(t, "it is back with the model", func() bool { return len(on(t, s, "m")) == devices && s.Ready() == nil || t.Failed() })
 			}
 			before := answered.Load()
-			until(t, "requests are answered", func() bool { return answered.Load() > before+10 || t.Failed() })
+			poll.True(t, "requests are answered", func() bool { return answered.Load() > before+10 || t.Failed() })
 			close(stop)
 			all.Wait()
 		})
@@ -393,7 +394,7 @@ func TestLostWhileLoading(t *testing.T) {
 	put(t, filepath.Join(folder, "m"), "second", 1, "warmup: 1\n")
 	loaded := make(chan error, 1)
 	go func() { loaded <- s.Load(t.Context(), "m") }()
-	until(t, "it is on the first device", func() bool { return inside.Load() == 2 })
+	poll.True(t, "it is on the first device", func() bool { return inside.Load() == 2 })
 	s.mu.Lock()
 	first := s.making.devices[0]
 	s.mu.Unlock()
@@ -406,7 +407,7 @@ func TestLostWhileLoading(t *testing.T) {
 		t.Errorf("after the loss of %s, which holds %d bytes, it is on %v", first.name, first.bytes, got)
 	}
 	s.deviceIs(first.name, "healthy")
-	until(t, "it is on both", func() bool { return len(on(t, s, "m")) == 2 })
+	poll.True(t, "it is on both", func() bool { return len(on(t, s, "m")) == 2 })
 }
 
 // A model that fails on all devices failed by itself, and is not tried again when a device comes; one
@@ -432,7 +433,7 @@ func TestFailsItself(t *testing.T) {
 	}
 	well.Store(true)
 	s.deviceIs(s.devices[1].name, "healthy")
-	until(t, "it is served", func() bool { return s.Ready() == nil })
+	poll.True(t, "it is served", func() bool { return s.Ready() == nil })
 }
 
 // A request whose devices are lost again and again fails, and says why.
@@ -448,7 +449,7 @@ func TestLostTooOften(t *testing.T) {
 	for {
 		var err error
 		over := false
-		until(t, "it is computed or has failed", func() bool {
+		poll.True(t, "it is computed or has failed", func() bool {
 			select {
 			case err = <-answered:
 				over = true
@@ -463,7 +464,7 @@ func TestLostTooOften(t *testing.T) {
 			return
 		}
 		s.deviceIs(s.devices[0].name, "lost")
-		until(t, "the kernel has stopped", func() bool { return g.inside.Load() == 0 })
+		poll.True(t, "the kernel has stopped", func() bool { return g.inside.Load() == 0 })
 		s.deviceIs(s.devices[0].name, "healthy")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // A model that hangs on every device makes the service not ready, which says so, and is served
@@ -29,7 +30,7 @@ func TestFailing(t *testing.T) {
 			t.Error("666 is answered")
 		}
 	}
-	until(t, "the picky model was tried", func() bool {
+	poll.True(t, "the picky model was tried", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		v := s.pick("picky", "")
@@ -38,7 +39,7 @@ func TestFailing(t *testing.T) {
 	if err := s.Ready(); err != nil {
 		t.Errorf("not ready because of what was asked: %v", err)
 	}
-	until(t, "not ready", func() bool {
+	poll.True(t, "not ready", func() bool {
 		r := ask("bad", 1, 2, 3)
 		r.Deadline = time.Now().Add(20 * time.Millisecond)
 		if _, err := s.Infer(t.Context(), r); err == nil {
@@ -51,7 +52,7 @@ func TestFailing(t *testing.T) {
 		t.Errorf("%+v, %v: %v", info, err, e)
 	}
 	close(g.open)
-	until(t, "ready", func() bool { return s.Ready() == nil })
+	poll.True(t, "ready", func() bool { return s.Ready() == nil })
 }
 
 // A request that is answered while a model is tried ends the attempts, although none of them succeeds. Of batches that
@@ -76,7 +77,7 @@ func TestAnswerEndsAttempts(t *testing.T) {
 	if err := infer(1); err != nil {
 		t.Error(err)
 	}
-	until(t, "the attempts end", func() bool {
+	poll.True(t, "the attempts end", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.pick("m", "").stopTrying == nil
@@ -103,7 +104,7 @@ func TestUnloadFailing(t *testing.T) {
 				t.Errorf("%s answers", name)
 			}
 		}
-		until(t, name+" is tried", func() bool {
+		poll.True(t, name+" is tried", func() bool {
 			info, err := s.Model(name, "")
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -136,14 +137,14 @@ func TestSuspectDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := openWith(t, folder, weft.Options{Drivers: []driver.Driver{drv}})
-	until(t, "ready", func() bool { return s.Ready() == nil })
+	poll.True(t, "ready", func() bool { return s.Ready() == nil })
 	if err := drv.Play("on 0 lose"); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "not ready: suspect", func() bool {
+	poll.True(t, "not ready: suspect", func() bool {
 		err := s.Ready()
 		return err != nil && strings.Contains(err.Error(), "fake:0 is suspect")
 	})
 	close(held)
-	until(t, "ready again", func() bool { return s.Ready() == nil })
+	poll.True(t, "ready again", func() bool { return s.Ready() == nil })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/proc"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -51,8 +52,8 @@ func TestHangInWorker(t *testing.T) {
 		return !t.Failed()
 	}
 	losses := func() (n int64) { return s.rt.Metrics().Losses }
-	until(t, "the worker that hangs is ended", func() bool { return !good() || losses() > 0 })
-	until(t, "it is back, with the good model", func() bool { return !good() || len(on(t, s, "good")) == 2 })
+	poll.True(t, "the worker that hangs is ended", func() bool { return !good() || losses() > 0 })
+	poll.True(t, "it is back, with the good model", func() bool { return !good() || len(on(t, s, "good")) == 2 })
 	select {
 	case err := <-hung:
 		if err == nil || errors.Is(err, ErrInvalid) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/workload/conv"
 	"github.com/weft-run/weft/workload/reservoir"
 )
@@ -260,7 +261,7 @@ func TestBlur(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close(t.Context())
-	until(t, "it is ready", func() bool { return s.Ready() == nil })
+	poll.True(t, "it is ready", func() bool { return s.Ready() == nil })
 	image := make([]float32, 24*32)
 	image[5*32+7] = 16
 	res, err := s.Infer(t.Context(), &Request{Model: "blur", Outputs: []string{"smooth"}, Inputs: []Tensor{{Name: "image", Type: FP32, Shape: []int64{1, 24, 32}, Data: floats(image...)}}})
@@ -346,11 +347,11 @@ func TestDrain(t *testing.T) {
 		all.Wait()
 		return on.Load()
 	}
-	until(t, "it gets no more batches", func() bool { return !used() })
+	poll.True(t, "it gets no more batches", func() bool { return !used() })
 	if err := s.rt.Undrain(first); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it gets batches again", used)
+	poll.True(t, "it gets batches again", used)
 }
 
 // What a device had when it was lost is computed elsewhere.
@@ -369,9 +370,9 @@ func TestLostDevice(t *testing.T) {
 			}
 		})
 	}
-	until(t, "a batch is on each device", func() bool { return g.inside.Load() == 2 && s.Stats()[0].Waiting == 2 })
+	poll.True(t, "a batch is on each device", func() bool { return g.inside.Load() == 2 && s.Stats()[0].Waiting == 2 })
 	s.deviceIs(s.devices[0].name, "lost")
-	until(t, "the batch is given up", func() bool { return g.inside.Load() == 1 })
+	poll.True(t, "the batch is given up", func() bool { return g.inside.Load() == 1 })
 	close(g.open)
 	all.Wait()
 	if st := s.Stats()[0]; st.Succeeded != 4 || st.Batches != 4 {
@@ -403,7 +404,7 @@ func TestBounds(t *testing.T) {
 	if n := s.m.MaxWaiting; n != 10_000 {
 		t.Errorf("%d requests may wait where nothing is said", n)
 	}
-	until(t, "models are loaded", func() bool {
+	poll.True(t, "models are loaded", func() bool {
 		i, err := s.Model("m", "")
 		return err == nil && i.State == Ready
 	})
@@ -431,7 +432,7 @@ func TestBounds(t *testing.T) {
 			}
 		})
 	}
-	until(t, "two batches are under way and the others wait", func() bool {
+	poll.True(t, "two batches are under way and the others wait", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		n := s.models["m"]["1"].mod.Waiting()

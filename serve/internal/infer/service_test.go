@@ -23,6 +23,7 @@ import (
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/proc"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/reservoir"
 )
@@ -70,15 +71,15 @@ func funcs(g *gate) map[string]weft.Func {
 		},
 		"broken": func(c *weft.Call, lo, hi int) { c.Fail(errors.New("it computes nothing")) },
 		"sleepy": func(c *weft.Call, lo, hi int) { // fails, and hangs for zeros
-			for weft.View[float32](c.Args[0])[0] == 0 && !c.Stopped() {
-				time.Sleep(time.Millisecond)
+			if weft.View[float32](c.Args[0])[0] == 0 {
+				poll.Within(time.Hour, c.Stopped)
 			}
 			c.Fail(errors.New("it computes nothing"))
 		},
 		"moody": func(c *weft.Call, lo, hi int) { // hangs for zeros until it is asked to stop, and fails for a 666
 			x := weft.View[float32](c.Args[0])[0]
-			for x == 0 && !c.Stopped() {
-				time.Sleep(time.Millisecond)
+			if x == 0 {
+				poll.Within(time.Hour, c.Stopped)
 			}
 			if x == 0 || x == 666 {
 				c.Fail(errors.New("it does not like that number"))
@@ -169,7 +170,7 @@ func open(t testing.TB, folder string, g *gate) *Service {
 			t.Errorf("close the runtime: %v", err)
 		}
 	})
-	until(t, "models are loaded", func() bool {
+	poll.True(t, "models are loaded", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.opening == 0
@@ -185,15 +186,6 @@ func ready(t testing.TB, folder string, g *gate) *Service {
 		t.Fatal(err)
 	}
 	return s
-}
-
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for begun := time.Now(); !ok(); time.Sleep(time.Millisecond) {
-		if time.Since(begun) > patience {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 // ask is a request of examples of three numbers each.
@@ -380,7 +372,7 @@ func TestReplace(t *testing.T) {
 	}
 	for n := 2; n <= 6; n++ {
 		before := asked.Load()
-		until(t, "requests are answered", func() bool { return asked.Load() > before+20 || t.Failed() })
+		poll.True(t, "requests are answered", func() bool { return asked.Load() > before+20 || t.Failed() })
 		put(t, filepath.Join(folder, "m"), "mul", 4, "", float32(n), float32(n), float32(n))
 		if err := s.Load(t.Context(), "m"); err != nil {
 			t.Fatal(err)
@@ -396,13 +388,13 @@ func TestReplace(t *testing.T) {
 		t.Error(err)
 	}
 	before := asked.Load()
-	until(t, "requests are answered", func() bool { return asked.Load() > before+20 || t.Failed() })
+	poll.True(t, "requests are answered", func() bool { return asked.Load() > before+20 || t.Failed() })
 	close(stop)
 	all.Wait()
 	if st := s.Stats(); len(st) != 1 || st[0].Succeeded != uint64(asked.Load()) || st[0].Failed+st[0].Refused+st[0].Expired > 0 {
 		t.Errorf("after %d requests: %+v", asked.Load(), st)
 	}
-	until(t, "old versions are gone", func() bool {
+	poll.True(t, "old versions are gone", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.old) == 0
@@ -438,7 +430,7 @@ func testHang(t *testing.T, kernel string) {
 			}
 		})
 	}
-	until(t, "kernels hang on both devices", func() bool { return g.inside.Load() == 2 })
+	poll.True(t, "kernels hang on both devices", func() bool { return g.inside.Load() == 2 })
 	for i := range 20 {
 		x := float32(i)
 		res, err := s.Infer(t.Context(), ask("good", x, x, x))
@@ -448,7 +440,7 @@ func testHang(t *testing.T, kernel string) {
 	}
 	all.Wait()
 	close(g.open)
-	until(t, "the model is computed again", func() bool {
+	poll.True(t, "the model is computed again", func() bool {
 		_, err := s.Infer(t.Context(), ask("bad", 1, 2, 3))
 		return err == nil
 	})
@@ -478,7 +470,7 @@ func TestCancel(t *testing.T) {
 			}
 		})
 	}
-	until(t, "all requests wait", func() bool { return s.Stats()[0].Waiting == n-2 })
+	poll.True(t, "all requests wait", func() bool { return s.Stats()[0].Waiting == n-2 })
 	if more := runtime.NumGoroutine() - before; more > n+40 {
 		t.Errorf("%d requests wait with %d goroutines", n, more)
 	}
@@ -515,7 +507,7 @@ func TestRefuse(t *testing.T) {
 			}
 		})
 	}
-	until(t, "the others are refused", func() bool { return int(busy.Load())+s.Stats()[0].Waiting == 48 })
+	poll.True(t, "the others are refused", func() bool { return int(busy.Load())+s.Stats()[0].Waiting == 48 })
 	close(g.open)
 	all.Wait()
 	if st := s.Stats()[0]; st.Refused != uint64(busy.Load()) || done.Load() != 50-busy.Load() || done.Load() != 12 {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // A model that is loaded again while requests end on the one that was unloaded is one model,
@@ -23,7 +25,7 @@ func TestUnloadAndLoad(t *testing.T) {
 				t.Errorf("a request under way: %v", err)
 			}
 		})
-		until(t, "it is under way", func() bool { return g.inside.Load() == 1 })
+		poll.True(t, "it is under way", func() bool { return g.inside.Load() == 1 })
 		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		if err := s.Unload(short, "m"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("unload while a kernel runs: %v", err)
@@ -65,7 +67,7 @@ func TestUnloadAndClose(t *testing.T) {
 			}
 		})
 	}
-	until(t, "requests wait", func() bool { return s.Stats()[0].Waiting+s.Stats()[1].Waiting == 8 })
+	poll.True(t, "requests wait", func() bool { return s.Stats()[0].Waiting+s.Stats()[1].Waiting == 8 })
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := s.Unload(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
@@ -79,7 +81,7 @@ func TestUnloadAndClose(t *testing.T) {
 	}
 	closed := make(chan error)
 	go func() { closed <- s.Close(context.Background()) }()
-	until(t, "new requests are refused", func() bool {
+	poll.True(t, "new requests are refused", func() bool {
 		_, err := s.Infer(t.Context(), &Request{Model: "b"})
 		return errors.Is(err, ErrUnavailable)
 	})
@@ -109,7 +111,7 @@ func TestCloseHurried(t *testing.T) {
 			}
 		})
 	}
-	until(t, "requests wait", func() bool { return s.Stats()[0].Waiting == 8 })
+	poll.True(t, "requests wait", func() bool { return s.Stats()[0].Waiting == 8 })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {

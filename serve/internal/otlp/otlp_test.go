@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/serve/internal/infer"
 )
 
@@ -207,15 +209,10 @@ func TestFullMessages(t *testing.T) {
 			e.Record(Span{})
 		}
 		full := uint64((i + 1) * each / maxSent * maxSent)
-		for begun := time.Now(); ; time.Sleep(time.Millisecond) {
-			if sent, _ := e.Counts(); sent >= full {
-				break
-			}
-			if time.Since(begun) > time.Minute {
-				sent, dropped := e.Counts()
-				t.Fatalf("of %d spans %d were sent and %d dropped", (i+1)*each, sent, dropped)
-			}
-		}
+		poll.True(t, fmt.Sprintf("of %d spans %d were sent", (i+1)*each, full), func() bool {
+			sent, _ := e.Counts()
+			return sent >= full
+		})
 	}
 	cancel()
 	wg.Wait()

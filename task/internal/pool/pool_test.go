@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/fault"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/task/internal/gate"
 	"go.uber.org/goleak"
 )
@@ -78,14 +79,7 @@ func wait(t *testing.T, j *job) error {
 // idle waits until the pool has no goroutine.
 func idle(t *testing.T, p *Pool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); p.running.Load() != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			break
-		}
-	}
-	if n := p.running.Load(); n != 0 {
-		t.Errorf("%d goroutines run at the end", n)
-	}
+	poll.True(t, "no goroutine runs at the end", func() bool { return p.running.Load() == 0 })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if u, l := p.gate.Lined(); u+l != 0 || p.urgent.Load() != 0 || p.idle.Load() != 0 {

@@ -181,7 +181,7 @@ func (f *figures) add(part string, report any) {
 var (
 	counts = []string{"devices", "tasks", "size", "burst", "stages", "items", "replicas", "batches", "bytes", "k"}
 	told   = []string{"why", "error", "rate", "algorithm", "verdict"} // texts that are no names of a case
-	faster = []string{"seconds", "best_seconds", "us_per_task", "median_us_per_task", "us_per_round", "median_us_per_round", "latency_us", "p99_us", "back_ms", "reported_ms"}
+	faster = []string{"seconds", "best_seconds", "us_per_task", "median_us_per_task", "turns_per_task", "us_per_round", "median_us_per_round", "latency_us", "p99_us", "back_ms", "reported_ms"}
 	higher = []string{"bytes_per_second", "tflops", "best_tflops", "bus_gbps", "items_per_second", "speedup", "efficiency"}
 )
 

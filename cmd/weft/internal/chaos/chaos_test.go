@@ -21,6 +21,7 @@ import (
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/proc"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/reduce"
 )
@@ -215,11 +216,8 @@ func TestDying(t *testing.T) {
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); !dying(c.Process.Pid); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) { // nobody has waited for it: it is a zombie at the latest
-			t.Fatal("it was killed and is not dying")
-		}
-	}
+	// No one has waited for it: it is a zombie at the latest.
+	poll.True(t, "it was killed and is dying", func() bool { return dying(c.Process.Pid) })
 	if !dying(1 << 30) {
 		t.Error("a process that is not there is not dying")
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // A worker that stops while it has nothing to do is found by its probe, and brought back and
@@ -24,10 +25,8 @@ func TestProbeFindsIdleHang(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	events := rig.Events(ctx, weft.EventDevice)
-	until := time.Now().Add(time.Minute) // probes that are not the first are judged
-	for rig.Metrics().Uptime < 500*time.Millisecond && time.Now().Before(until) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	// Probes that are not the first are judged.
+	poll.True(t, "it runs for half a second", func() bool { return rig.Metrics().Uptime >= 500*time.Millisecond })
 	if _, err := Any(rand.New(rand.NewPCG(1, 1)), Stop); err != nil {
 		t.Fatal(err)
 	}

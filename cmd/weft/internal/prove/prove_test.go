@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/serve"
 	"github.com/weft-run/weft/workload/zk"
 )
@@ -70,16 +71,6 @@ func read(t *testing.T, s *Service, x int) *statement {
 	return q.(*statement)
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not in time: " + what)
-		}
-	}
-}
-
 // Of proofs that wait the one whose deadline is nearest is made first, and those without one last.
 func TestTurns(t *testing.T) {
 	gate := make(chan struct{})
@@ -116,7 +107,7 @@ func TestTurns(t *testing.T) {
 			mu.Unlock()
 			s.next(q.c)
 		})
-		until(t, "its place", func() bool { v := s.Stats()[0]; return v.Running+v.Waiting == i+1 })
+		poll.True(t, "its place", func() bool { v := s.Stats()[0]; return v.Running+v.Waiting == i+1 })
 	}
 	close(gate)
 	wait.Wait()
@@ -219,18 +210,18 @@ func TestClose(t *testing.T) {
 				results <- err
 			}()
 		}
-		until(t, "two proofs", func() bool { v := s.Stats()[0]; return v.Running == 1 && v.Waiting == 1 })
+		poll.True(t, "two proofs", func() bool { v := s.Stats()[0]; return v.Running == 1 && v.Waiting == 1 })
 		ctx, cancel := context.WithCancel(t.Context())
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close(ctx) }()
-		until(t, "the end to begin", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.closed })
+		poll.True(t, "the end to begin", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.closed })
 		q := read(t, s, 1)
 		if _, err := q.Prove(t.Context(), "bob"); !errors.Is(err, serve.ErrClosed) {
 			t.Errorf("after the end: %v", err)
 		}
 		if cut {
 			cancel()
-			until(t, "those that wait to be sent away", func() bool { return s.Stats()[0].Waiting == 0 })
+			poll.True(t, "those that wait to be sent away", func() bool { return s.Stats()[0].Waiting == 0 })
 		}
 		close(gate)
 		for range 2 {

@@ -27,6 +27,7 @@ import (
 	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/test/poll"
 	"github.com/weft-run/weft/serve"
 	"github.com/weft-run/weft/workload/zk"
 )
@@ -285,30 +286,30 @@ func TestProveTogether(t *testing.T) {
 		}
 	}
 	ask(t.Context(), 1, 0, well(1))
-	until(t, "a proof on the device", func() bool { return begun.Load() > 0 })
+	poll.True(t, "a proof on the device", func() bool { return begun.Load() > 0 })
 	gone, leave := context.WithCancel(t.Context())
 	ask(gone, 2, 0, func(_ api.Proof, err error) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("its client left: %v", err)
 		}
 	})
-	until(t, "two proofs", func() bool { return stats().Running == 2 })
+	poll.True(t, "two proofs", func() bool { return stats().Running == 2 })
 	// One client has no more than half of the places.
 	ask(t.Context(), 3, 0, well(3))
-	until(t, "a proof that waits", func() bool { return stats().Waiting == 1 })
+	poll.True(t, "a proof that waits", func() bool { return stats().Waiting == 1 })
 	_, err := c.Prove(t.Context(), "sum", values{"Values": []int{1, 1}, "Sum": 2}, time.Millisecond)
 	var e *api.Error
 	if !errors.As(err, &e) || e.Status != 503 || !strings.Contains(err.Error(), "are yours") {
 		t.Errorf("one too many: %v", err)
 	}
 	leave()
-	until(t, "the place of a client that left", func() bool { return stats().Failed == 1 && stats().Waiting == 0 })
+	poll.True(t, "the place of a client that left", func() bool { return stats().Failed == 1 && stats().Waiting == 0 })
 	ask(t.Context(), 4, time.Millisecond, func(_ api.Proof, err error) {
 		if !errors.As(err, &e) || e.Status != 504 {
 			t.Errorf("after its time: %v", err)
 		}
 	})
-	until(t, "the end of its time", func() bool { return stats().Failed == 2 })
+	poll.True(t, "the end of its time", func() bool { return stats().Failed == 2 })
 	close(gate)
 	wait.Wait()
 	if s := stats(); s.Proved != 2 || s.Running != 0 || s.Waiting != 0 {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // pty opens a pair of terminals: what is written to one is typed on the other.
@@ -45,18 +47,11 @@ func watch(t *testing.T, master *os.File) (sees func(text string)) {
 	}), master)
 	return func(text string) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		poll.True(t, fmt.Sprintf("%q is on the screen", text), func() bool {
 			mu.Lock()
-			ok := strings.Contains(seen.String(), text)
-			all := seen.String()
-			mu.Unlock()
-			if ok {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatalf("%q is not in %q", text, all)
-			}
-		}
+			defer mu.Unlock()
+			return strings.Contains(seen.String(), text)
+		})
 	}
 }
 
