@@ -374,7 +374,7 @@ func TestGPUApply(t *testing.T) {
 // A GPU passes the check of probes.
 func TestGPUProbe(t *testing.T) {
 	rt := openGPU(t, weft.Options{Devices: "cuda:0", ProbeInterval: 10 * time.Millisecond})
-	g, err := probe.Graph("cuda:0")
+	g, err := probe.Graph("cuda:0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,11 @@ func TestPTXTakesWhatTasksGive(t *testing.T) {
 					}
 					impl := &st.Kernel.Impls[1]
 					head := fmt.Sprintf(`(?s)\.visible \.entry %s\((.*?)\)\n\.maxntid %d, 1, 1\n`, impl.Entry, impl.Shape(st.Launch).Block[0])
-					found := regexp.MustCompile(head).FindSubmatch(impl.Source)
+					code, err := impl.Code()
+					if err != nil {
+						t.Fatal(err)
+					}
+					found := regexp.MustCompile(head).FindSubmatch(code)
 					if found == nil {
 						t.Fatalf("the PTX has no entry %s for blocks of %d threads", impl.Entry, impl.Shape(st.Launch).Block[0])
 					}

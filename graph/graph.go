@@ -1,7 +1,10 @@
 package graph
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"time"
@@ -163,7 +166,7 @@ type Impl struct {
 	Dialect Dialect
 	Arch    string // for PTX the oldest architecture it runs on, as "sm_75"
 	Entry   string
-	Source  []byte
+	Source  []byte // PTX may be compressed by gzip; Code returns it as it is
 	// File names the file with the source. Package model reads it into Source, which is what
 	// devices run.
 	File string
@@ -183,6 +186,28 @@ type Impl struct {
 
 // All stands for the whole of a grid's dimension in Impl.Per.
 const All = ^uint32(0)
+
+// maxCode is the most bytes of code that Code decompresses: a hundred times the largest there is.
+const maxCode = 64 << 20
+
+// Code returns the source, decompressed where it is compressed by gzip.
+func (i *Impl) Code() ([]byte, error) {
+	if !bytes.HasPrefix(i.Source, []byte{0x1f, 0x8b}) {
+		return i.Source, nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(i.Source))
+	if err != nil {
+		return nil, fmt.Errorf("compressed source of %s: %w", i.Entry, err)
+	}
+	code, err := io.ReadAll(io.LimitReader(r, maxCode+1))
+	if err != nil {
+		return nil, fmt.Errorf("compressed source of %s: %w", i.Entry, err)
+	}
+	if len(code) > maxCode {
+		return nil, fmt.Errorf("compressed source of %s: it has more than %d MiB", i.Entry, maxCode>>20)
+	}
+	return code, nil
+}
 
 // Shape returns the launch of a step by an implementation: the step's own when
 // it names a block, and else its grid cut as the implementation says.

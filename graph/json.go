@@ -246,7 +246,7 @@ func (d *decoder) code(f text.Field, im *Impl) {
 	}
 }
 
-// fileDialects are the dialects of code by the ending of its file.
+// fileDialects are the dialects of code by the ending of its file, where the code does not say it.
 var fileDialects = map[string]Dialect{".cu": CUDAC, ".ptx": PTX, ".spv": SPIRV, ".comp": GLSL}
 
 // fromFile completes an impl by the name of its file.
@@ -256,9 +256,9 @@ func (d *decoder) fromFile(n text.Value, im *Impl) {
 		im.Dialect = dialect
 	}
 	switch {
-	case !ok:
-		d.fail(n.Line, "file %q has no ending that weft knows: .cu is CUDA C, .ptx is PTX, .spv is SPIR-V, .comp is GLSL", im.File)
-	case im.Dialect != dialect:
+	case im.Dialect == "":
+		d.fail(n.Line, "file %q has no ending that weft knows: .cu is CUDA C, .ptx is PTX, .spv is SPIR-V, .comp is GLSL; for others give the dialect", im.File)
+	case ok && im.Dialect != dialect:
 		d.fail(n.Line, "file %q is %s by its ending, and the dialect says %s", im.File, dialect, im.Dialect)
 	case im.Entry != "":
 	case dialect == SPIRV || dialect == GLSL:

@@ -241,7 +241,7 @@ func TestDecodeMistakes(t *testing.T) {
 		{"weights that change", "{\"data\": [{\"name\": \"a\", \"bytes\": 1, \"weights\": \"w\"}], \"tasks\": [\n§{\"kernel\": \"k\", \"grid\": 1, \"uses\": [{\"data\": \"a\", \"access\": \"readwrite\"}]}]}",
 			`task 0: bad value: readwrite of data "a", which has weights: they stay as they are`},
 		{"file of no dialect", "{\"kernels\": [{\"name\": \"a\", \"impls\": [\n§{\"file\": \"a.c\"}]}]}",
-			`file "a.c" has no ending that weft knows: .cu is CUDA C, .ptx is PTX, .spv is SPIR-V, .comp is GLSL`},
+			`file "a.c" has no ending that weft knows: .cu is CUDA C, .ptx is PTX, .spv is SPIR-V, .comp is GLSL; for others give the dialect`},
 		{"file of another dialect", "{\"kernels\": [{\"name\": \"a\", \"impls\": [\n§{\"file\": \"a.cu\", \"dialect\": \"ptx\"}]}]}",
 			`file "a.cu" is cudac by its ending, and the dialect says ptx`},
 		{"file without entry", "{\"kernels\": [{\"name\": \"a\", \"impls\": [\n§{\"file\": \"a.ptx\"}]}]}", `file "a.ptx" needs an entry: the name of the function to launch`},

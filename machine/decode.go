@@ -45,6 +45,11 @@ const maxLanes = 255
 // ("cuda:0-3") or all devices counted under a name ("cuda"); every pair is joined once. In
 // a link's resources {a} and {b} stand for the position of its ends among the devices, so
 // that "nvlink:{a}" names a resource shared by the links of one device.
+//
+// What work asks of a device, besides its speed, is in fields of it: "dialects" (a list of the
+// languages of the kernels that it runs, for a backend that does not come with weft), "rounding" (a
+// name for devices of the backend that round alike, where not all do), "cluster" (the most blocks of a
+// cluster of a launch), "loop_rounds" (the rounds after which it ends the loops of an invocation).
 func Decode(src []byte) (*Machine, error) {
 	root, line, err := text.ParseJSON(src)
 	if err != nil {
@@ -205,8 +210,16 @@ func (d *decoder) device(v *text.Value) {
 			}
 			dev.Kind, hasKind = k, true
 		},
-		"backend":     func(v *text.Value) { dev.Backend = d.text(v) },
+		"backend": func(v *text.Value) { dev.Backend = d.text(v) },
+		"dialects": func(v *text.Value) {
+			for _, s := range d.texts(v) {
+				dev.Dialects = append(dev.Dialects, graph.Dialect(s))
+			}
+		},
 		"arch":        func(v *text.Value) { dev.Arch = d.text(v) },
+		"rounding":    func(v *text.Value) { dev.Rounding = d.text(v) },
+		"cluster":     func(v *text.Value) { dev.Cluster = int(d.integer(v, 0, math.MaxInt32)) },
+		"loop_rounds": func(v *text.Value) { dev.LoopRounds = int(d.integer(v, 0, math.MaxInt32)) },
 		"uuid":        func(v *text.Value) { dev.UUID = d.text(v) },
 		"memory":      func(v *text.Value) { dev.MemBytes = d.size(v) },
 		"host_memory": func(v *text.Value) { dev.HostMemory = d.boolean(v) },
@@ -240,7 +253,7 @@ func (d *decoder) device(v *text.Value) {
 			d.groups[group] = append(d.groups[group], DeviceID(len(d.m.Devices)))
 		}
 		one := dev
-		one.Resources = slices.Clone(dev.Resources)
+		one.Resources, one.Dialects = slices.Clone(dev.Resources), slices.Clone(dev.Dialects)
 		d.m.Devices = append(d.m.Devices, one)
 		d.lines[inDevices] = append(d.lines[inDevices], line)
 	}

@@ -21,7 +21,7 @@ const goodFile = `{
     {"name": "port", "count": 2}
   ],
   "devices": [
-    {"name": "cuda", "count": 2, "model": "X", "kind": "discrete", "backend": "cuda", "arch": "sm_90",
+    {"name": "cuda", "count": 2, "model": "X", "kind": "discrete", "backend": "cuda", "arch": "sm_90", "dialects": ["ptx", "other"], "rounding": "x", "cluster": 16, "loop_rounds": 9,
      "memory": "8GiB", "cores": 128, "power": "250W", "numa": -1,
      "rates": {
        "fp32": "15.11TFLOP/s", "int32": "1.5GOP/s",
@@ -44,7 +44,7 @@ func TestDecode(t *testing.T) {
 		t.Fatal(err)
 	}
 	gpu := Device{
-		Model: "X", Kind: Discrete, Backend: "cuda", Arch: "sm_90", MemBytes: 8 << 30, ComputeUnits: 128,
+		Model: "X", Kind: Discrete, Backend: "cuda", Arch: "sm_90", Dialects: []graph.Dialect{graph.PTX, "other"}, Rounding: "x", Cluster: 16, LoopRounds: 9, MemBytes: 8 << 30, ComputeUnits: 128,
 		NUMA: -1, PowerWatts: 250, Resources: []string{"up"},
 		Rates: Rates{Ops: [5]float64{15.11e12, 0, 0, 0, 1.5e9}, MemoryBPS: 448e9, LaunchNS: 2500, ReplyNS: 30e3},
 	}
@@ -87,6 +87,9 @@ func TestDecodeErrors(t *testing.T) {
 		{"no devices", goodFile, "\n{}", 2, "no devices"},
 		{"unknown field", `"note"`, `"nota"`, 3, `unknown field of a machine "nota"; did you mean note?`},
 		{"unknown device field", `"cores"`, `"core"`, 11, `unknown field of a device "core"; did you mean cores?`},
+		{"cluster below zero", `"cluster": 16`, `"cluster": -1`, 10, "cluster: expected a whole number from 0"},
+		{"loop rounds as text", `"loop_rounds": 9`, `"loop_rounds": "9"`, 10, "loop_rounds: expected a whole number from 0"},
+		{"dialect as a number", `"other"]`, `7]`, 10, "dialects: expected text in quotes"},
 		{"too many lanes", `"lanes": 2`, `"lanes": 256`, 18, "expected a whole number from 0 to 255"},
 		{"unknown rate", `"int32"`, `"int8"`, 13, `unknown field of rates "int8"; there are fp16`},
 		{"unknown storage field", `"size": "2TB"`, `"memory": "2TB"`, 4, `unknown field of storage "memory"`},

@@ -8,9 +8,9 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// dialects lists by backend what devices can run that do not say it themselves in
-// Device.Dialects, such as the devices of machine files.
-var dialects = map[string][]graph.Dialect{
+// defaultDialects lists by backend what a device of a machine file runs that has no "dialects". A
+// backend that is not here has them in its machine files.
+var defaultDialects = map[string][]graph.Dialect{
 	"cpu":    {graph.Go},
 	"cuda":   {graph.PTX, graph.CUDAC, graph.Library},
 	"vulkan": {graph.SPIRV, graph.GLSL},
@@ -19,22 +19,29 @@ var dialects = map[string][]graph.Dialect{
 
 // CanRun reports whether a kernel has an implementation for the device; library
 // routines are none for one that must be exact. An abstract kernel, which only
-// simulations have, runs on any device that does not say what it runs.
+// simulations have, runs on any device that is not Apart.
 func (d *Device) CanRun(k *graph.Kernel) bool {
 	runs := d.runs()
 	for i := range k.Impls {
-		if dialect := k.Impls[i].Dialect; dialect == graph.Abstract && d.Dialects == nil || slices.Contains(runs, dialect) {
+		if dialect := k.Impls[i].Dialect; dialect == graph.Abstract && !d.Apart || slices.Contains(runs, dialect) {
 			return true
 		}
 	}
 	return false
 }
 
+// Runs reports whether the device runs implementations in a dialect; see CanRun.
+func (d *Device) Runs(dialect graph.Dialect) bool { return slices.Contains(d.runs(), dialect) }
+
+// RoundAlike reports whether two devices give the same bytes for the same kernel that is no library
+// routine, apart from what Arch changes.
+func RoundAlike(a, b *Device) bool { return a.Backend == b.Backend && a.Rounding == b.Rounding }
+
 // runs returns the dialects whose implementations the device runs.
 func (d *Device) runs() []graph.Dialect {
 	runs := d.Dialects
 	if runs == nil {
-		runs = dialects[d.Backend]
+		runs = defaultDialects[d.Backend]
 	}
 	if at := slices.Index(runs, graph.Library); d.Exact && at >= 0 {
 		runs = slices.Delete(slices.Clone(runs), at, at+1)

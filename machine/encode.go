@@ -36,7 +36,11 @@ type (
 		Model      string        `json:"model,omitempty"`
 		Kind       string        `json:"kind"`
 		Backend    string        `json:"backend,omitempty"`
+		Dialects   []string      `json:"dialects,omitempty"`
 		Arch       string        `json:"arch,omitempty"`
+		Rounding   string        `json:"rounding,omitempty"`
+		Cluster    int           `json:"cluster,omitempty"`
+		LoopRounds int           `json:"loop_rounds,omitempty"`
 		UUID       string        `json:"uuid,omitempty"`
 		Memory     any           `json:"memory,omitempty"`
 		HostMemory bool          `json:"host_memory,omitempty"`
@@ -108,9 +112,13 @@ func (m *Machine) MarshalJSON() ([]byte, error) { return Encode(m), nil }
 func encodeDevice(d *Device) encodedDevice {
 	e := encodedDevice{
 		Name: d.Name, Model: d.Model, Kind: d.Kind.String(), Backend: d.Backend, Arch: d.Arch, UUID: d.UUID,
+		Rounding: d.Rounding, Cluster: d.Cluster, LoopRounds: d.LoopRounds,
 		Memory: size(d.MemBytes), HostMemory: d.HostMemory,
 		Cores: d.ComputeUnits, SIMDLanes: d.SIMDLanes, Lanes: d.Lanes, Team: d.Team, NUMA: d.NUMA,
 		Power: quantity(d.PowerWatts, text.Watts), Resources: d.Resources,
+	}
+	for _, dialect := range d.Dialects {
+		e.Dialects = append(e.Dialects, string(dialect))
 	}
 	if d.Rates != (Rates{}) {
 		ops := func(u graph.Unit) any { return quantity(d.Rates.Ops[u], text.OperationsPerSecond) }

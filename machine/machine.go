@@ -58,12 +58,23 @@ type Device struct {
 	PartOf  string // the device it is a part of, where a Selection divides that; not in machine files
 	Model   string // as in "NVIDIA H200"
 	Kind    Kind
-	Backend string // "cpu", "cuda", "vulkan", "metal", "dx12", "fake"
-	// Dialects are the dialects that the device runs, the same for all devices of a backend; nil means
-	// what devices of a backend that comes with weft run. It is not in machine files.
+	Backend string // the name of the backend, as in "cuda"
+	// Dialects are the dialects that the device runs, the same for all devices of a backend. Every backend
+	// sets them. A machine file may leave them out for the backends in defaultDialects.
 	Dialects []graph.Dialect
-	Arch     string // as in "sm_90"
-	UUID     string // identity across runs
+	// Apart says that the device runs no abstract kernels, only kernels of its Dialects. It is not in
+	// machine files.
+	Apart bool
+	Arch  string // as the backend names the architecture
+	// Rounding names a group among the devices of a backend, which give the same bytes for the same
+	// kernel (see RoundAlike). It is empty where all devices of the backend do.
+	Rounding string
+	// Cluster is the most blocks of a launch that a graph.Launch.Cluster may have, 0 for none.
+	Cluster int
+	// LoopRounds is the number of rounds of all loops of an invocation together after which the device
+	// ends them, 0 for no limit.
+	LoopRounds int
+	UUID       string // identity across runs
 	// Driver says what drives the device, with its version and whatever else
 	// changes its speed from outside, as a power limit or a quota: figures
 	// measured under another one do not hold.
@@ -388,8 +399,8 @@ func (d *Device) check() error {
 		return fmt.Errorf("bad device name %q; use a word such as cuda:0, and not host", d.Name)
 	case int(d.Kind) >= len(kindNames):
 		return fmt.Errorf("device %q: unknown device kind %d", d.Name, d.Kind)
-	case d.MemBytes < 0 || d.ComputeUnits < 0 || d.SIMDLanes < 0 || d.Lanes < 0:
-		return fmt.Errorf("device %q: negative memory, cores or lanes", d.Name)
+	case d.MemBytes < 0 || d.ComputeUnits < 0 || d.SIMDLanes < 0 || d.Lanes < 0 || d.Cluster < 0 || d.LoopRounds < 0:
+		return fmt.Errorf("device %q: negative memory, cores, lanes, cluster or loop rounds", d.Name)
 	case badRate(d.PowerWatts):
 		return fmt.Errorf("device %q: bad power %v", d.Name, d.PowerWatts)
 	case badRate(d.Rates.MemoryBPS) || badRate(d.Rates.LaunchNS) || badRate(d.Rates.ReplyNS):

@@ -17,7 +17,7 @@ import (
 func TestVulkanBesideDense(t *testing.T) {
 	rt := workloadtest.Exact(t, vulkan.New(vulkan.Options{}))
 	defer rt.Close()
-	beside := &machine.Machine{Devices: []machine.Device{{Name: "cuda:0", Backend: "cuda", Arch: "sm_90"}}}
+	beside := &machine.Machine{Devices: []machine.Device{{Name: "cuda:0", Backend: "cuda", Cluster: 16}}}
 	for _, batch := range []int{3, 300} {
 		p := reservoir.Defaults()
 		p.Size, p.Inputs = 103, 17

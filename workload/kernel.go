@@ -7,11 +7,17 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
+// Architectures that PTX is for: the oldest that weft supports, and the oldest with clusters.
+const (
+	turing = "sm_75"
+	Hopper = "sm_90"
+)
+
 // PTX returns an implementation for NVIDIA GPUs: an entry of a PTX source, with the
 // threads of a block. Each thread covers per items of a step's grid in each dimension, one
 // in those that per does not give.
 func PTX(source []byte, entry string, threads uint32, per ...uint32) graph.Impl {
-	i := graph.Impl{Dialect: graph.PTX, Arch: "sm_75", Entry: entry, Source: source, Block: [3]uint32{threads}}
+	i := graph.Impl{Dialect: graph.PTX, Arch: turing, Entry: entry, Source: source, Block: [3]uint32{threads}}
 	copy(i.Per[:], per)
 	return i
 }

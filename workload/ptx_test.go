@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/autodiff"
@@ -92,7 +93,11 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 // GPU fails the launch otherwise, and a compiler that packs variables closer would do it.
 func TestSharedAlignment(t *testing.T) {
 	seen := 0
-	for _, ptx := range [][]byte{gemm.Kernel.Impls[1].Source, tropical.Kernel.Impls[1].Source, conv.Kernel.Impls[1].Source} {
+	for _, k := range []*graph.Kernel{gemm.Kernel, tropical.Kernel, conv.Kernel} {
+		ptx, err := k.Impls[1].Code()
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, body := range strings.Split(string(ptx), ".visible .entry ")[1:] {
 			if !strings.Contains(body, ".shared.v4.") {
 				continue

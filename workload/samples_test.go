@@ -292,7 +292,7 @@ func testProbe(t *testing.T, d driver.Driver) {
 	})
 	in, out := make([]byte, probe.Bytes), make([]byte, probe.Bytes)
 	for _, d := range rt.Devices() {
-		g, err := probe.Graph(d.Name)
+		g, err := probe.Graph(d.Name, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -87,37 +87,31 @@ type Classed interface {
 
 // ClassOn returns the class of a job's results on some devices. The class of a job's own kernels
 // becomes a tolerance where a device may use a vendor's routine instead. Class R does so also
-// where devices of different backends share the work, or Vulkan devices of different models: their
-// kernels round differently, and the division of work differs from run to run.
+// where devices share the work that do not round alike (machine.RoundAlike): the division of work
+// differs from run to run.
 func ClassOn(j Job, on []machine.Device) Class {
 	class := j.Class()
 	if c, ok := j.(Classed); ok {
 		class = c.ClassOn(on)
 	}
 	steps := j.Whole().Steps
-	able := func(d machine.Device) bool {
-		return !slices.ContainsFunc(steps, func(s graph.Step) bool { return !d.CanRun(s.Kernel) })
-	}
-	kinds := map[string]bool{}
-	for _, d := range on {
-		if !able(d) {
+	var first *machine.Device
+	for i := range on {
+		d := &on[i]
+		if slices.ContainsFunc(steps, func(s graph.Step) bool { return !d.CanRun(s.Kernel) }) {
 			continue
 		}
-		kind := d.Backend
-		if kind == "vulkan" {
-			kind += " " + d.Model
+		if d.Runs(graph.Library) && slices.ContainsFunc(steps, func(s graph.Step) bool {
+			return slices.ContainsFunc(s.Kernel.Impls, func(i graph.Impl) bool { return i.Dialect == graph.Library })
+		}) {
+			return Tolerance
 		}
-		kinds[kind] = true
-		for _, s := range steps {
-			for _, i := range s.Kernel.Impls {
-				if i.Dialect == graph.Library && d.CanRun(&graph.Kernel{Impls: []graph.Impl{i}}) {
-					return Tolerance
-				}
-			}
+		if first == nil {
+			first = d
 		}
-	}
-	if class == RowExact && len(kinds) > 1 {
-		return Tolerance
+		if class == RowExact && !machine.RoundAlike(first, d) {
+			class = Tolerance
+		}
 	}
 	return class
 }

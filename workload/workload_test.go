@@ -47,8 +47,8 @@ func TestClassOn(t *testing.T) {
 	cuda := machine.Device{Name: "cuda:0", Backend: "cuda", Arch: "sm_90"}
 	exact := cuda
 	exact.Exact = true
-	vulkan := machine.Device{Name: "vulkan:0", Backend: "vulkan", Model: "A"}
-	other := machine.Device{Name: "vulkan:1", Backend: "vulkan", Model: "B"}
+	vulkan := machine.Device{Name: "vulkan:0", Backend: "vulkan", Rounding: "A"}
+	other := machine.Device{Name: "vulkan:1", Backend: "vulkan", Rounding: "B"}
 	both := With(graph.GoKernel("both"), PTX([]byte("source"), "both", 32))
 	all := With(With(graph.GoKernel("all"), both.Impls[1]), graph.Impl{Dialect: graph.SPIRV, Source: []byte{1}})
 	blas := With(With(graph.GoKernel("blas"), both.Impls[1]), Library("cublas.sgemm"))

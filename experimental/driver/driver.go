@@ -83,6 +83,10 @@ type Traits struct {
 	// host memory it is to copy without staging, come from it. Devices of one executor
 	// share one memory.
 	Shared SharedMemory
+	// Probes are implementations, by the name of the kernel, of the kernels that measure and check a
+	// device (internal/probe), in a dialect in which these have none. Without them a device is not
+	// measured, only learned from.
+	Probes map[string]graph.Impl
 	// OwnLanes is the number of lanes that a device in another process is given by Attach
 	// beyond its compute and copy lanes, as the last of the list.
 	OwnLanes int

@@ -55,7 +55,7 @@ type checkedTask struct {
 func withVerifier(m *machine.Machine) *machine.Machine {
 	out := *m
 	out.Devices = append(slices.Clone(m.Devices), machine.Device{
-		Name: string(verify.Dialect), Backend: string(verify.Dialect), Dialects: []graph.Dialect{verify.Dialect},
+		Name: string(verify.Dialect), Backend: string(verify.Dialect), Dialects: []graph.Dialect{verify.Dialect}, Apart: true,
 		Kind: machine.CPU, HostMemory: true, Lanes: verifyLanes,
 	})
 	return &out

@@ -9,6 +9,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 	"github.com/weft-run/weft/workload/protein/fold"
@@ -196,9 +197,9 @@ type FoldRow struct {
 func NewFoldReport(r *fold.Run, rt *weft.Runtime) FoldReport {
 	rep := FoldReport{Job: r.Name(), Class: string(workload.RowExact), Missing: r.Structure().Missing(), Frames: r.Rounds()}
 	devices := rt.Machine().Devices
-	for _, d := range devices {
-		rep.Devices = append(rep.Devices, d.Name)
-		if d.Backend != devices[0].Backend {
+	for i := range devices {
+		rep.Devices = append(rep.Devices, devices[i].Name)
+		if !machine.RoundAlike(&devices[i], &devices[0]) {
 			rep.Class = string(workload.Tolerance)
 		}
 	}

@@ -284,7 +284,7 @@ func TestCalibrateWithoutProbes(t *testing.T) {
 // Every probe has a function on CPUs.
 func TestProbesOnCores(t *testing.T) {
 	funcs := cpu.Probes()
-	for _, p := range probe.List() {
+	for _, p := range probe.List(nil) {
 		if funcs[p.Kernel.Name] == nil {
 			t.Errorf("no function for %s", p.Kernel.Name)
 		}

@@ -195,7 +195,7 @@ func median(xs []float64) float64 {
 
 // compute measures what starting a kernel costs and every kind of arithmetic.
 func (t *meter) compute() {
-	for _, p := range probe.List() {
+	for _, p := range probe.List(t.Traits().Probes) {
 		if t.ended() || !t.info.CanRun(p.Kernel) {
 			continue
 		}
@@ -285,7 +285,7 @@ func (t *meter) warmUp(once func() (float64, error)) {
 
 // stream returns the bandwidth of the device's memory in bytes per second.
 func (t *meter) stream() float64 {
-	for _, p := range probe.List() {
+	for _, p := range probe.List(t.Traits().Probes) {
 		if p.Kind != probe.Stream || t.ended() || !t.info.CanRun(p.Kernel) {
 			continue
 		}

@@ -27,7 +27,7 @@ func (l *loop) probe(d *dev) {
 	}
 	if d.check == nil && !d.mute {
 		info := &l.x.Machine.Devices[d.id]
-		g, err := probe.Graph(info.Name)
+		g, err := probe.Graph(info.Name, d.Traits().Probes)
 		if d.check, d.mute = g, err != nil || !info.CanRun(g.Task(0).Steps[0].Kernel); d.mute {
 			l.log.Debug("a device is not probed: it has no kernel for that", "device", info.Name, "err", err)
 		}

@@ -57,17 +57,18 @@ const (
 	ItemBytes = 16
 )
 
-// List returns every probe, in the order they are run.
-func List() []Probe {
+// List returns every probe, in the order they are run. own is what a device brings for its dialect
+// (driver.Traits.Probes).
+func List(own map[string]graph.Impl) []Probe {
 	compute := func(u graph.Unit) Probe {
-		return Probe{Kind: Compute, Kernel: kernel(u.String()), Unit: u, Ops: ItemOps}
+		return Probe{Kind: Compute, Kernel: kernel(u.String(), own), Unit: u, Ops: ItemOps}
 	}
 	return []Probe{
-		{Kind: Empty, Kernel: kernel("empty")},
+		{Kind: Empty, Kernel: kernel("empty", own)},
 		compute(graph.FP32),
 		compute(graph.FP64),
 		compute(graph.Int32),
-		{Kind: Stream, Kernel: kernel("stream"), Bytes: 2 * ItemBytes},
+		{Kind: Stream, Kernel: kernel("stream", own), Bytes: 2 * ItemBytes},
 	}
 }
 
@@ -80,17 +81,21 @@ var ptx []byte
 //go:embed *.spv
 var spirv embed.FS
 
-func kernel(name string) *graph.Kernel {
+func kernel(name string, own map[string]graph.Impl) *graph.Kernel {
 	const threads, group = 256, 128
 	shader, err := spirv.ReadFile("probe_" + name + ".spv")
 	if err != nil {
 		panic(err) // the file is part of the program
 	}
-	return &graph.Kernel{Name: "weft.probe." + name, Impls: []graph.Impl{
+	k := &graph.Kernel{Name: "weft.probe." + name, Impls: []graph.Impl{
 		{Dialect: graph.Go, Entry: "weft.probe." + name},
 		{Dialect: graph.PTX, Arch: "sm_75", Entry: "probe_" + name, Source: ptx, Per: [3]uint32{threads}, Block: [3]uint32{threads}},
 		{Dialect: graph.SPIRV, Entry: "main", Source: shader, Per: [3]uint32{group}, Block: [3]uint32{group}},
 	}}
+	if impl, ok := own[k.Name]; ok {
+		k.Impls = append(k.Impls, impl)
+	}
+	return k
 }
 
 // Crash is a kernel that writes to an illegal address, to see how a GPU comes back
@@ -115,9 +120,9 @@ const (
 	In, Out graph.DataID = 0, 1
 )
 
-// Graph returns the graph of a check, one task, on the device with a name.
-func Graph(device string) (*graph.Graph, error) {
-	check := Probe{Kind: Stream, Kernel: kernel("check")}
+// Graph returns the graph of a check, one task, on the device with a name; own is as for List.
+func Graph(device string, own map[string]graph.Impl) (*graph.Graph, error) {
+	check := Probe{Kind: Stream, Kernel: kernel("check", own)}
 	var b graph.Builder
 	in := b.Data(graph.Data{Name: "weft.probe.in", Bytes: Bytes, Input: true})
 	out := b.Data(graph.Data{Name: "weft.probe.out", Bytes: Bytes, Output: true})
@@ -179,7 +184,7 @@ func word(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
 // kernels do not compare.
 func Hash() string {
 	h := sha256.New()
-	for _, p := range List() {
+	for _, p := range List(nil) {
 		fmt.Fprintf(h, "%d %s %d %v %v\n", p.Kind, p.Kernel.Name, p.Unit, p.Ops, p.Bytes)
 		for _, i := range p.Kernel.Impls {
 			fmt.Fprintf(h, "%s %s %s %v %v %d %x\n", i.Dialect, i.Arch, i.Entry, i.Per, i.Block, i.SharedBytes, sha256.Sum256(i.Source))

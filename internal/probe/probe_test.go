@@ -13,7 +13,7 @@ import (
 // checked runs a check with a Go function and returns its input and output.
 func checked(t *testing.T, seed uint64, fn driver.Func) (in, out []byte) {
 	t.Helper()
-	g, err := probe.Graph("cpu:0")
+	g, err := probe.Graph("cpu:0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestCheckComputes(t *testing.T) {
 
 // The check has code for every kind of device.
 func TestCheckDialects(t *testing.T) {
-	g, err := probe.Graph("cpu:0")
+	g, err := probe.Graph("cpu:0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,25 +104,20 @@ func Port(use int) string {
 	return Port(use/10) + digits[use%10:use%10+1]
 }
 
-// Alike reports whether two devices give the same bytes for a task: they are of one kind, and
-// neither may use a vendor's routine, which can round differently from call to call. Drivers
-// for Vulkan compile shaders for each model.
+// Alike reports whether two devices give the same bytes for a task: they round alike, are of one
+// architecture, and neither may use a vendor's routine, which can round differently from call to call.
 func Alike(t *graph.Task, a, b *machine.Device) bool {
-	if a.Backend != b.Backend || a.Arch != b.Arch || a.Backend == "vulkan" && a.Model != b.Model {
+	if !machine.RoundAlike(a, b) || a.Arch != b.Arch {
 		return false
 	}
 	for i := range t.Steps {
 		for _, impl := range t.Steps[i].Kernel.Impls {
-			if impl.Dialect == graph.Library && (runs(a, impl) || runs(b, impl)) {
+			if impl.Dialect == graph.Library && (a.Runs(impl.Dialect) || b.Runs(impl.Dialect)) {
 				return false
 			}
 		}
 	}
 	return true
-}
-
-func runs(d *machine.Device, impl graph.Impl) bool {
-	return d.CanRun(&graph.Kernel{Impls: []graph.Impl{impl}})
 }
 
 // Comparable reports whether the results of two devices can be compared: they give the same

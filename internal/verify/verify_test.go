@@ -411,7 +411,7 @@ func TestAlike(t *testing.T) {
 	plain := &graph.Task{Steps: []graph.Step{{Kernel: graph.GoKernel("k")}}}
 	blas := &graph.Task{Steps: []graph.Step{{Kernel: &graph.Kernel{Impls: []graph.Impl{{Dialect: graph.Library}, {Dialect: graph.PTX}}}}}}
 	dev := func(backend, arch, model string) machine.Device {
-		return machine.Device{Backend: backend, Arch: arch, Model: model}
+		return machine.Device{Backend: backend, Arch: arch, Rounding: model}
 	}
 	exact := dev("cuda", "sm_90", "a")
 	exact.Exact = true
@@ -421,7 +421,7 @@ func TestAlike(t *testing.T) {
 		a, b machine.Device
 		want bool
 	}{
-		{"two CPUs", plain, dev("cpu", "amd64", "a"), dev("cpu", "amd64", "b"), true},
+		{"two CPUs", plain, dev("cpu", "amd64", ""), dev("cpu", "amd64", ""), true},
 		{"GPUs of two architectures", plain, dev("cuda", "sm_90", "a"), dev("cuda", "sm_89", "a"), false},
 		{"CPU and GPU", plain, dev("cpu", "", ""), dev("cuda", "", ""), false},
 		{"models for Vulkan", plain, dev("vulkan", "", "a"), dev("vulkan", "", "b"), false},

@@ -46,7 +46,7 @@ func PTXTakes(t *testing.T, jobs []workload.Job) int {
 	seen, looked := map[string]bool{}, map[workload.Job]bool{}
 	for _, j := range slices.Concat(jobs, jobs) {
 		// A machine that runs nothing but PTX, at first exactly.
-		gpu := &machine.Machine{Devices: []machine.Device{{Name: "cuda:0", Backend: "cuda", Arch: "sm_90", Kind: machine.Discrete, MemBytes: 1 << 30, Exact: !looked[j]}}}
+		gpu := &machine.Machine{Devices: []machine.Device{{Name: "cuda:0", Backend: "cuda", Arch: "sm_90", Cluster: 16, Kind: machine.Discrete, MemBytes: 1 << 30, Exact: !looked[j]}}}
 		gpu.Links = []machine.Link{{A: machine.Host, B: 0, BPS: 1e9}}
 		looked[j] = true
 		if p, ok := j.(workload.Placed); ok {
@@ -87,7 +87,11 @@ func checkStep(task *graph.Task, s *graph.Step) (names []string, err error) {
 		if impl.Entry == "" {
 			return nil, nil // a step for shaders alone
 		}
-		e, ok := readPTX(impl.Source)[impl.Entry]
+		code, err := impl.Code()
+		if err != nil {
+			return nil, err
+		}
+		e, ok := readPTX(code)[impl.Entry]
 		if !ok {
 			return nil, fmt.Errorf("the PTX of %s has no entry %s", s.Kernel.Name, impl.Entry)
 		}
@@ -105,7 +109,7 @@ func checkStep(task *graph.Task, s *graph.Step) (names []string, err error) {
 		if e != want {
 			return nil, fmt.Errorf("%s takes %+v, its step gives %+v", impl.Entry, e, want)
 		}
-		if !strings.Contains(string(impl.Source), ".target "+impl.Arch+"\n") {
+		if !strings.Contains(string(code), ".target "+impl.Arch+"\n") {
 			return nil, fmt.Errorf("%s is not made for %s", impl.Entry, impl.Arch)
 		}
 		names = append(names, impl.Entry)

@@ -48,7 +48,7 @@ func (s Samples) Kernels(t *testing.T, d graph.Dialect, more ...workload.Job) (k
 			defer kept.Release()
 		}
 		for _, exact := range []bool{true, false} {
-			gpu := &machine.Machine{Devices: []machine.Device{{Name: "gpu:0", Backend: "cuda", Arch: "sm_90", Kind: machine.Discrete, MemBytes: 1 << 30, Exact: exact}}}
+			gpu := &machine.Machine{Devices: []machine.Device{{Name: "gpu:0", Backend: "cuda", Arch: "sm_90", Cluster: 16, Kind: machine.Discrete, MemBytes: 1 << 30, Exact: exact}}}
 			gpu.Links = []machine.Link{{A: machine.Host, B: 0, BPS: 1e9}}
 			if p, ok := j.(workload.Placed); ok {
 				if err := p.Place(gpu); err != nil {

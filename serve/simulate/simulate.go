@@ -144,7 +144,7 @@ func newVirtual(c serve.Config, m *machine.Machine, model *reservoir.Model) (*vi
 		return nil, fmt.Errorf("max_devices: %w", err)
 	}
 	for id := range m.Devices {
-		if m.Devices[id].Backend == "cpu" && gpus(m) > 0 {
+		if m.Devices[id].HostMemory && gpus(m) > 0 {
 			continue // they are for the server itself
 		}
 		var d virtualDevice
@@ -173,10 +173,10 @@ func newVirtual(c serve.Config, m *machine.Machine, model *reservoir.Model) (*vi
 	return v, nil
 }
 
-// gpus counts the devices of a machine that are no processors.
+// gpus counts the devices of a machine that have memory of their own.
 func gpus(m *machine.Machine) (n int) {
 	for i := range m.Devices {
-		if m.Devices[i].Backend != "cpu" {
+		if !m.Devices[i].HostMemory {
 			n++
 		}
 	}

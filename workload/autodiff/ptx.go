@@ -2,9 +2,9 @@ package autodiff
 
 import _ "embed" // for the kernels
 
-// ptx are the kernels for NVIDIA GPUs.
+// ptx are the kernels for NVIDIA GPUs, compressed.
 //
 //go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 //go:generate ../ptx.sh autodiff/autodiff.cu
-//go:embed autodiff.ptx
+//go:embed autodiff.ptx.gz
 var ptx []byte

@@ -2,9 +2,9 @@ package clifford
 
 import _ "embed" // for the kernels
 
-// ptx are the kernels for NVIDIA GPUs.
+// ptx are the kernels for NVIDIA GPUs, compressed.
 //
 //go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 //go:generate ../ptx.sh clifford/clifford.cu
-//go:embed clifford.ptx
+//go:embed clifford.ptx.gz
 var ptx []byte

@@ -2,9 +2,9 @@ package fisher
 
 import _ "embed" // for the kernels
 
-// ptx are the kernels for NVIDIA GPUs.
+// ptx are the kernels for NVIDIA GPUs, compressed.
 //
 //go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 //go:generate ../ptx.sh fisher/fisher.cu
-//go:embed fisher.ptx
+//go:embed fisher.ptx.gz
 var ptx []byte

@@ -2,9 +2,9 @@ package merkle
 
 import _ "embed" // for the kernels
 
-// ptx are the kernels for NVIDIA GPUs.
+// ptx are the kernels for NVIDIA GPUs, compressed.
 //
 //go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 //go:generate ../ptx.sh merkle/merkle.cu
-//go:embed merkle.ptx
+//go:embed merkle.ptx.gz
 var ptx []byte

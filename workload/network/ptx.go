@@ -2,9 +2,9 @@ package network
 
 import _ "embed" // for the kernels
 
-// ptx are the kernels for NVIDIA GPUs.
+// ptx are the kernels for NVIDIA GPUs, compressed.
 //
 //go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 //go:generate ../ptx.sh network/network.cu
-//go:embed network.ptx
+//go:embed network.ptx.gz
 var ptx []byte

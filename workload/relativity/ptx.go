@@ -2,9 +2,9 @@ package relativity
 
 import _ "embed" // for the kernels
 
-// ptx are the kernels for NVIDIA GPUs.
+// ptx are the kernels for NVIDIA GPUs, compressed.
 //
 //go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 //go:generate ../ptx.sh relativity/relativity.cu
-//go:embed relativity.ptx
+//go:embed relativity.ptx.gz
 var ptx []byte

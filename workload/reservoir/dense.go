@@ -2,7 +2,6 @@ package reservoir
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
@@ -22,6 +21,8 @@ const (
 	wholeInputs = 128
 	tileFrom    = 256
 	clusters    = 7 // that an H100 or H200 runs at once
+	// clusterBlocks is the number of blocks of a cluster.
+	clusterBlocks = 16
 )
 
 // whole is a kernel that takes a number of patterns through all steps. Of a neuron's groups of
@@ -52,7 +53,7 @@ var (
 
 func hopper(entry string, shared int, threads uint32, per ...uint32) *graph.Kernel {
 	i := workload.PTX(densePTX, "reservoir_"+entry, threads, per...)
-	i.Arch, i.SharedBytes = "sm_90", shared
+	i.Arch, i.SharedBytes = workload.Hopper, shared
 	return workload.Only("reservoir."+entry, i)
 }
 
@@ -64,7 +65,7 @@ func tileBytes(neurons, patterns, deep, stages int) int {
 
 // launch is the launch of the kernel for a batch.
 func (w *whole) launch(c *call) graph.Launch {
-	const blocks, rows = 16, wholeSize / 16
+	const blocks, rows = clusterBlocks, wholeSize / clusterBlocks
 	driven := (c.inputs + 31) / 32
 	return graph.Launch{
 		Grid:    [3]uint32{uint32(blocks * ((c.batch + w.patterns - 1) / w.patterns)), 1, 1},
@@ -108,14 +109,10 @@ func (w *Weights) dense(m *machine.Machine) bool {
 	some := false
 	for i := range m.Devices {
 		d := &m.Devices[i]
-		if d.Backend != "cuda" {
+		if !d.Runs(graph.PTX) {
 			continue
 		}
-		arch, err := strconv.Atoi(strings.TrimPrefix(d.Arch, "sm_"))
-		// Compute units are a multiprocessor's 128 lanes. A part of a GPU with fewer than 64
-		// multiprocessors may have no 16 that form a cluster.
-		const fewest = 64 * 128
-		if err != nil || arch < 90 || d.Exact || d.ComputeUnits > 0 && d.ComputeUnits < fewest {
+		if d.Cluster < clusterBlocks || d.Exact {
 			return false
 		}
 		some = true

@@ -72,8 +72,8 @@ func TestSpreadOut(t *testing.T) {
 // Dense weights are for GPUs that can all run their kernels, and for reservoirs that gain by
 // them.
 func TestDenseWhere(t *testing.T) {
-	gpu := func(arch string, units int, exact bool) machine.Device {
-		return machine.Device{Name: "cuda", Backend: "cuda", Arch: arch, ComputeUnits: units, Exact: exact}
+	gpu := func(cluster int, exact bool) machine.Device {
+		return machine.Device{Name: "cuda", Backend: "cuda", Cluster: cluster, Exact: exact}
 	}
 	core := machine.Device{Name: "cpu", Backend: "cpu", Arch: "amd64"}
 	for i, c := range []struct {
@@ -83,13 +83,12 @@ func TestDenseWhere(t *testing.T) {
 		want         bool
 	}{
 		{[]machine.Device{core}, 40, 0.2, false},
-		{[]machine.Device{core, gpu("sm_90", 132*128, false)}, 40, 0.2, true},
-		{[]machine.Device{gpu("sm_100", 0, false)}, 40, 0.2, true},
-		{[]machine.Device{gpu("sm_90", 132*128, true)}, 40, 0.2, false},
-		{[]machine.Device{gpu("sm_90", 16*128, false)}, 40, 0.2, false},
-		{[]machine.Device{gpu("sm_90", 132*128, false), gpu("sm_80", 108*64, false)}, 40, 0.2, false},
-		{[]machine.Device{gpu("sm_90", 132*128, false)}, 1025, 0.1, false},
-		{[]machine.Device{gpu("sm_90", 132*128, false)}, 1025, 0.6, true},
+		{[]machine.Device{core, gpu(16, false)}, 40, 0.2, true},
+		{[]machine.Device{gpu(16, true)}, 40, 0.2, false},
+		{[]machine.Device{gpu(8, false)}, 40, 0.2, false},
+		{[]machine.Device{gpu(16, false), gpu(0, false)}, 40, 0.2, false},
+		{[]machine.Device{gpu(16, false)}, 1025, 0.1, false},
+		{[]machine.Device{gpu(16, false)}, 1025, 0.6, true},
 	} {
 		if testing.Short() && c.size > 1000 {
 			continue // it takes the race detector half a minute
@@ -232,8 +231,8 @@ func TestPredictorBytes(t *testing.T) {
 	}
 	m := &Model{Weights: w, Steps: 5, Mode: Sequence, Feature: Last}
 	cpu := machine.Device{Name: "cpu:0", Backend: "cpu"}
-	hopper := machine.Device{Name: "cuda:0", Backend: "cuda", Arch: "sm_90", ComputeUnits: 132 * 128}
-	ampere := machine.Device{Name: "cuda:0", Backend: "cuda", Arch: "sm_80", ComputeUnits: 108 * 128}
+	hopper := machine.Device{Name: "cuda:0", Backend: "cuda", Cluster: 16}
+	ampere := machine.Device{Name: "cuda:0", Backend: "cuda"}
 	for _, c := range []struct {
 		on           []machine.Device
 		whole, dense bool

@@ -2,9 +2,9 @@ package zk
 
 import _ "embed" // for the kernels
 
-// ptx are the kernels for NVIDIA GPUs.
+// ptx are the kernels for NVIDIA GPUs, compressed.
 //
 //go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 //go:generate ../ptx.sh zk/zk.cu
-//go:embed zk.ptx
+//go:embed zk.ptx.gz
 var ptx []byte

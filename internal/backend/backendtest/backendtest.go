@@ -143,6 +143,9 @@ func testInfo(r *rig) {
 			r.Errorf("name %q and identity %q must be there and be its own", info.Name, info.UUID)
 		}
 		names[info.Name], uuids[info.UUID] = true, true
+		if len(info.Dialects) == 0 {
+			r.Errorf("%s does not say which dialects it runs", info.Name)
+		}
 		if info.Model == "" {
 			r.Errorf("%s has no model", info.Name)
 		}

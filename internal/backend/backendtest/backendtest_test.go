@@ -218,6 +218,7 @@ func TestSuiteCatches(t *testing.T) {
 		found string // the test that must fail
 	}{
 		{"two devices of one name", lie{info: func(d *machine.Device) { d.Name, d.UUID = "fake:0", "x" }}, "info"},
+		{"no dialect", lie{info: func(d *machine.Device) { d.Dialects = nil }}, "info"},
 		{"memory of its own, and none", lie{info: func(d *machine.Device) { d.MemBytes = 0 }}, "info"},
 		{"a completion is missing", lie{ended: drop}, "lane order"},
 		{"a completion comes twice", lie{ended: func(n int, c driver.Completion) []driver.Completion {

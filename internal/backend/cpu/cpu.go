@@ -113,7 +113,7 @@ type device struct {
 func newDevice(i, parts, cores int, o Options) *device {
 	d := &device{o: o, buffers: make(map[driver.Buffer][]byte)}
 	d.info = machine.Device{
-		Name: deviceName(i), Model: modelName(), Kind: machine.CPU, Backend: backend,
+		Name: deviceName(i), Model: modelName(), Kind: machine.CPU, Backend: backend, Dialects: []graph.Dialect{graph.Go},
 		Arch: runtime.GOARCH, UUID: fmt.Sprintf("cpu-%d-of-%d", i, parts), MemBytes: o.MemBytes, HostMemory: true,
 		ComputeUnits: cores, SIMDLanes: simdLanes(), Lanes: min(cores, maxLanes), Team: true,
 		Driver:    fmt.Sprintf("%s, %d threads%s", runtime.Version(), runtime.GOMAXPROCS(0), quota()),
@@ -121,7 +121,8 @@ func newDevice(i, parts, cores int, o Options) *device {
 	}
 	if o.Apart != "" {
 		d.info.Name, d.info.Backend, d.info.UUID = string(o.Apart), string(o.Apart), string(o.Apart)
-		d.info.Dialects, d.info.Lanes, d.info.Team, d.info.Resources = []graph.Dialect{o.Apart}, o.Streams, false, nil
+		d.info.Dialects, d.info.Apart = []graph.Dialect{o.Apart}, true
+		d.info.Streams, d.info.Team, d.info.Resources = o.Streams, false, nil
 	}
 	if parts > 1 {
 		d.info.PartOf = deviceName(0)

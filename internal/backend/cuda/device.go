@@ -90,6 +90,19 @@ func cores(arch int) int {
 	return 128
 }
 
+// cluster returns the most blocks of a cluster on a GPU of an architecture with some
+// multiprocessors. CUDA promises 8 from Hopper on. A GPU with 64 multiprocessors or more has 16
+// that form a cluster; a part of a GPU may have none.
+func cluster(arch, units int) int {
+	switch {
+	case arch < 90:
+		return 0
+	case units < 64:
+		return 8
+	}
+	return 16
+}
+
 // margin is device memory left to the driver, to libraries and to other processes, in addition
 // to a fraction of all memory: every process on a GPU takes some for itself.
 const margin = 768 << 20
@@ -112,9 +125,10 @@ func (p *platform) open(i int) (_ *device, err error) {
 	}
 	d.num = f.i32(0)
 	d.arch = a.attribute(f, d.num, attrMajor)*10 + a.attribute(f, d.num, attrMinor)
+	units := a.attribute(f, d.num, attrSMs)
 	d.info = machine.Device{
-		Name: name, Backend: "cuda", Kind: machine.Discrete, Arch: fmt.Sprintf("sm_%d", d.arch),
-		ComputeUnits: a.attribute(f, d.num, attrSMs) * cores(d.arch), Lanes: max(p.o.Streams, 1),
+		Name: name, Backend: "cuda", Kind: machine.Discrete, Dialects: []graph.Dialect{graph.PTX, graph.CUDAC, graph.Library},
+		Arch: fmt.Sprintf("sm_%d", d.arch), Cluster: cluster(d.arch, units), ComputeUnits: units * cores(d.arch), Lanes: max(p.o.Streams, 1),
 	}
 	if a.attribute(f, d.num, attrIntegrated) != 0 {
 		d.info.Kind = machine.Integrated

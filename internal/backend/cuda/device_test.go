@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -358,6 +360,20 @@ func TestClusterAndSharedMemory(t *testing.T) {
 	}
 }
 
+// compressed returns a content as gzip has it.
+func compressed(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
 func TestBadKernels(t *testing.T) {
 	r := openRig(t, Options{Exact: true})
 	b := r.alloc(4096)
@@ -369,6 +385,8 @@ func TestBadKernels(t *testing.T) {
 		want string
 	}{
 		{graph.Task{Steps: []graph.Step{{Kernel: ptx("nowhere", testPTX, "sm_75")}}}, `entry "nowhere"`},
+		{graph.Task{Steps: []graph.Step{{Kernel: ptx("nowhere", compressed(t, testPTX), "sm_75")}}}, `entry "nowhere"`},
+		{graph.Task{Steps: []graph.Step{{Kernel: ptx("add_one", compressed(t, testPTX)[:50], "sm_75")}}}, "compressed source of add_one"},
 		{graph.Task{Steps: []graph.Step{{Kernel: ptx("broken", []byte(".version 6.3\n.target sm_75\n.address_size 64\nthis is no PTX\n"), "sm_75")}}}, "PTX"},
 		{graph.Task{Steps: []graph.Step{{Kernel: ptx("void", nil, "sm_75")}}}, "source is empty"},
 		{graph.Task{Steps: []graph.Step{{Kernel: ptx("add_one", testPTX, "sm_999")}}}, "it is for sm_999"},
@@ -390,9 +408,14 @@ func TestBadKernels(t *testing.T) {
 			t.Fatalf("lost the device: %v", end.Err)
 		}
 	}
-	// The device lives on.
-	one := &graph.Task{Steps: []graph.Step{step(testKernel("add_one"), 1024)}}
-	r.must(r.launch(0, one, args(4096, b), r.copyIn(b, make([]byte, 4096))))
+	// The device lives on, and runs compressed code.
+	packed := *testKernel("add_one")
+	packed.Impls = slices.Clone(packed.Impls)
+	packed.Impls[0].Source = compressed(t, packed.Impls[0].Source)
+	for _, k := range []*graph.Kernel{testKernel("add_one"), &packed} {
+		one := &graph.Task{Steps: []graph.Step{step(k, 1024)}}
+		r.must(r.launch(0, one, args(4096, b), r.copyIn(b, make([]byte, 4096))))
+	}
 }
 
 // What fails makes what waits for it fail, and nothing else.

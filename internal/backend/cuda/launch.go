@@ -237,10 +237,13 @@ func (d *device) module(impl *graph.Impl) (module, error) {
 		d.seen.Store(time.Now().UnixNano())
 		d.loading.Store(0)
 	}()
-	from := image{impl.Source, impl.Source}
+	code, err := impl.Code()
+	if err != nil {
+		return module{}, err
+	}
+	from := image{code, code}
 	if impl.Dialect == graph.CUDAC {
-		var err error
-		if from, err = d.compile(key, impl.Source); err != nil {
+		if from, err = d.compile(key, code); err != nil {
 			return module{}, err
 		}
 	}

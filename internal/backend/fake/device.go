@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/weft-run/weft/experimental/driver"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -66,7 +67,8 @@ func newDevice(drv *Driver, i int) *device {
 		gauges: driver.Telemetry{Util: -1, TempC: -1, PowerW: -1, ClockMHz: -1},
 		info: machine.Device{
 			Name: fmt.Sprintf("fake:%d", i), Model: "scripted device", Kind: machine.Discrete, Backend: "fake",
-			Joins: drv.o.Joins, UUID: fmt.Sprintf("fake-%d", i), MemBytes: drv.o.MemBytes, ComputeUnits: 1, Lanes: drv.o.Lanes,
+			Dialects: []graph.Dialect{graph.Go, graph.PTX, graph.CUDAC, graph.SPIRV, graph.GLSL, graph.Library},
+			Joins:    drv.o.Joins, UUID: fmt.Sprintf("fake-%d", i), MemBytes: drv.o.MemBytes, ComputeUnits: 1, Lanes: drv.o.Lanes,
 		},
 	}
 	d.cond.L = &d.mu

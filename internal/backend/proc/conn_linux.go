@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weft-run/weft/experimental/driver"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -78,6 +79,8 @@ type found struct {
 	// InProcess says that it runs nothing but threads of its process.
 	InProcess bool    `json:"inprocess,omitempty"`
 	Peak      float64 `json:"peak,omitempty"` // of its memory, bytes per second
+	// Probes are those of driver.Traits.
+	Probes map[string]graph.Impl `json:"probes,omitempty"`
 	// Host and Peers are how it is connected, so far as that is known: to the
 	// host, and to other devices by their number.
 	Host  *machine.Link        `json:"host,omitempty"`

@@ -122,7 +122,7 @@ const ownLanes = 3
 // Traits are what the keeper found, for all workers of a device together. Buffers may
 // be in memory that outlives a worker.
 func (d *device) Traits() driver.Traits {
-	t := driver.Traits{MemoryPeak: d.origin.found.Peak, Keeps: d.heap.slabbed, Shared: d.drv.o.Memory, OwnLanes: ownLanes}
+	t := driver.Traits{MemoryPeak: d.origin.found.Peak, Keeps: d.heap.slabbed, Shared: d.drv.o.Memory, Probes: d.origin.found.Probes, OwnLanes: ownLanes}
 	if l := d.origin.found.Host; l != nil {
 		t.HostLink = *l
 	}

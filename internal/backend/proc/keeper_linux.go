@@ -240,7 +240,7 @@ func describe(d driver.Device) found {
 	_, tele := d.(driver.Telemeter)
 	_, stops := d.(driver.Stopper)
 	t := d.Traits()
-	f := found{Info: d.Info(), Slabs: slabs, Tele: tele, Stops: stops, InProcess: t.InProcess, Peak: t.MemoryPeak}
+	f := found{Info: d.Info(), Slabs: slabs, Tele: tele, Stops: stops, InProcess: t.InProcess, Peak: t.MemoryPeak, Probes: t.Probes}
 	if host := t.HostLink; host.BPS > 0 {
 		f.Host = &host
 	}

@@ -15,6 +15,10 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
+// loopRounds is the number of rounds of all loops of an invocation together after which lavapipe ends
+// them. Other drivers are not known to have no such limit.
+const loopRounds = 65_535
+
 // device is an open device. Lock order: the board's lock, mu, memory.mu of any
 // device; each lane's mu, queue's mu and build stand alone.
 type device struct {
@@ -161,7 +165,8 @@ func (p *platform) describe(phys uintptr) (*device, error) {
 		d.limits.groups = [3]uint32{d.o.group, d.o.group, d.o.group}
 	}
 	d.info = machine.Device{
-		Model: text(props.name[:]), Backend: "vulkan", Arch: fmt.Sprintf("%04x:%04x", props.vendor, props.device),
+		Model: text(props.name[:]), Backend: "vulkan", Dialects: []graph.Dialect{graph.SPIRV, graph.GLSL},
+		Rounding: text(props.name[:]), LoopRounds: loopRounds, Arch: fmt.Sprintf("%04x:%04x", props.vendor, props.device),
 		Driver: fmt.Sprintf("%s %s, Vulkan %s", text(drv.name[:]), text(drv.info[:]), version(props.api)), Lanes: max(d.o.Streams, 1),
 		SIMDLanes: int(sub.size), ArgBytes: d.limits.storageBytes,
 	}

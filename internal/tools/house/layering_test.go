@@ -196,7 +196,7 @@ var house = []room{
 		why: "the server's own decisions run on a machine that is only described, so nothing here may open devices"},
 	{pkg: "internal/host", imports: []string{"internal/text"},
 		why: "limits of the machine hold for any work"},
-	{pkg: "internal/catalog", imports: []string{".", "collective/live", "experimental/replica", "workload", "workload/*", "workload/protein/*", "internal/product", "internal/host", "internal/text"},
+	{pkg: "internal/catalog", imports: []string{".", "machine", "collective/live", "experimental/replica", "workload", "workload/*", "workload/protein/*", "internal/product", "internal/host", "internal/text"},
 		why: "the list of workloads names them, as internal/backend/all names backends, without running any; a server needs it, so that it brings in no module"},
 	{pkg: "cmd/weft/internal/workloads", imports: []string{".", "workload", "workload/zk", "workload/zk/*", "internal/catalog", "serve", "internal/signature", "internal/text", "cmd/weft/internal/terminal"}, modules: []string{"github.com/spf13/pflag"},
 		why: "workloads that need a module join the list here, where flags become those of commands"},

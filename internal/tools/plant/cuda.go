@@ -73,6 +73,9 @@ func buildAll(all []planted, folder string) error {
 // declares reports whether a file is the PTX of a kernel.
 func declares(file, kernel string) (bool, error) {
 	text, err := os.ReadFile(file)
+	if err == nil {
+		text, err = plain(text)
+	}
 	return bytes.Contains(text, []byte(".entry "+strings.ReplaceAll(kernel, ".", "_")+"(")), err
 }
 

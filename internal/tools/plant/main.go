@@ -13,6 +13,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	_ "embed" // for the table
 	"errors"
 	"flag"
@@ -230,18 +231,33 @@ func (p *planted) testShaders(root string) (out []byte, err error) {
 	return out, nil
 }
 
-// keep copies a compiled file to another place if the error changed it.
+// keep copies a compiled file to another place, decompressed, if the error changed it.
 func keep(file string, was []byte, to string) error {
 	now, err := os.ReadFile(file)
-	if err != nil || bytes.Equal(now, was) || filepath.Ext(file) != ".spv" && filepath.Ext(file) != ".ptx" {
+	if err != nil || bytes.Equal(now, was) || filepath.Ext(file) != ".spv" && filepath.Ext(file) != ".gz" {
 		return err
+	}
+	if now, err = plain(now); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	return os.WriteFile(to, now, 0o600)
 }
 
+// plain returns the content of a file, decompressed if it is compressed.
+func plain(content []byte) ([]byte, error) {
+	if !bytes.HasPrefix(content, []byte{0x1f, 0x8b}) {
+		return content, nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
 // generated are the files that are compiled from the sources of the error's workload.
 func (p *planted) generated(root string) ([]string, error) {
-	kind := map[string]string{"spirv": "*.spv", "cuda": "*.ptx"}[p.backend]
+	kind := map[string]string{"spirv": "*.spv", "cuda": "*.ptx.gz"}[p.backend]
 	if kind == "" {
 		return nil, nil
 	}

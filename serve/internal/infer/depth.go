@@ -11,7 +11,7 @@ func Places(m *machine.Machine, depth, devices int) (slots, parallel int) {
 	chosen, side := 4, true
 	for i := range m.Devices {
 		d := &m.Devices[i]
-		side = side && d.Backend == "cpu"
+		side = side && d.HostMemory
 		chosen = min(chosen, d.ComputeUnits-1)
 	}
 	if chosen = max(chosen, 1); !side {

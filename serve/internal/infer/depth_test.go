@@ -10,7 +10,7 @@ import (
 // compute one at a time however many they have.
 func TestPlaces(t *testing.T) {
 	device := func(backend string, units int) (d machine.Device) {
-		d.Backend, d.ComputeUnits = backend, units
+		d.Backend, d.HostMemory, d.ComputeUnits = backend, backend == "cpu", units
 		return d
 	}
 	for _, c := range []struct {

@@ -2,9 +2,9 @@ package elastic
 
 import _ "embed" // for the kernels
 
-// ptx are the kernels for NVIDIA GPUs.
+// ptx are the kernels for NVIDIA GPUs, compressed.
 //
 //go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 //go:generate ../../ptx.sh protein/elastic/elastic.cu
-//go:embed elastic.ptx
+//go:embed elastic.ptx.gz
 var ptx []byte

@@ -57,13 +57,13 @@
 // Pairs that repel each other are listed in chunks of four beads near the same one; the list is
 // made anew when a bead has moved by half of its margin. The division into chunks changes the last
 // places of a sum, so that bytes depend on where launches begin, which follows from the
-// configuration and from whether a Vulkan device takes part. Other chains have a block of 512
+// configuration and from whether a device with a limit to loops takes part. Other chains have a block of 512
 // threads each. The functions between two barriers also compile for a host, where TestDeviceKernel
 // (tag clang) compares them with the reference.
 //
-// Vulkan: devices with shaderFloat64, chains of up to 48, 64 and 160 beads. lavapipe ends all loops
-// of an invocation after 65,535 rounds together, so that a round is cut into shorter launches
-// (vulkanSteps).
+// Vulkan: devices with shaderFloat64, chains of up to 48, 64 and 160 beads. Where a device
+// ends the loops of an invocation after some rounds (machine.Device.LoopRounds), a round is cut into
+// shorter launches (stepsWithin).
 //
 // The kernels for AVX-512, AVX2 and in Go ran on processors of those kinds, NEON under qemu, SPIR-V
 // on lavapipe, PTX on an H200.

@@ -71,16 +71,13 @@ func (c counts) kernel() *graph.Kernel {
 	return longKernel
 }
 
-// vulkanRounds is the number of rounds, of all loops of an invocation together, after which lavapipe
-// ends them.
-const vulkanRounds = 65_535
-
-// vulkanSteps is the most steps of a launch where Vulkan devices take part, so that the loops of
-// fold.comp stay below vulkanRounds: over contacts and all beads before the first step and after the
-// last, and over pairs of contacts and fours of beads in every step, rounded up.
-func (c counts) vulkanSteps() int {
+// stepsWithin is the most steps of a launch where a device takes part that ends the loops of an
+// invocation after some rounds, so that the loops of fold.comp stay below: over contacts and all beads
+// before the first step and after the last, and over pairs of contacts and fours of beads in every
+// step, rounded up.
+func (c counts) stepsWithin(rounds int) int {
 	outside := c.beads*(c.degree+8) + c.degree + 256
-	return (vulkanRounds - outside) / (c.degree/2 + c.beads/4 + 16)
+	return max(1, (rounds-outside)/(c.degree/2+c.beads/4+16))
 }
 
 // short reports whether a chain needs no workspace.

@@ -22,7 +22,11 @@ func TestPTXTakesWhatTasksGive(t *testing.T) {
 		r := &round{counts: c, replicas: 20}
 		task := r.task(0, 3)
 		impl := task.Steps[0].Kernel.Impls[1]
-		m := regexp.MustCompile(fmt.Sprintf(`(?s)\.visible \.entry %s\((.*?)\)\n\.maxntid (\d+), 1, 1\n`, impl.Entry)).FindSubmatch(impl.Source)
+		code, err := impl.Code()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(fmt.Sprintf(`(?s)\.visible \.entry %s\((.*?)\)\n\.maxntid (\d+), 1, 1\n`, impl.Entry)).FindSubmatch(code)
 		if impl.Dialect != graph.PTX || m == nil {
 			t.Fatalf("%d beads: the PTX has no %s", beads, impl.Entry)
 		}

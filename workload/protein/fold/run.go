@@ -62,7 +62,7 @@ type Run struct {
 	trace  []float32                   // positions of the replica on the lowest rung after each round
 	asked  []int64                     // pairs asked to exchange, and those that did
 	best   []float64                   // positions of the frame with the lowest RMSD, and that
-	other  []int32                     // 1 once other devices than those of the cpu backend, which round differently, took part
+	other  []int32                     // 1 once devices that do not run the kernels in Go, and so round differently, took part
 
 	after    [][lanes]float64
 	observed [][seenCount][lanes]float64
@@ -265,13 +265,12 @@ func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) er
 			return fmt.Errorf("%s: %w", r.Name(), err)
 		}
 	}
-	has := func(backend func(string) bool) bool {
-		return slices.ContainsFunc(rt.Machine().Devices, func(d machine.Device) bool { return backend(d.Backend) })
-	}
-	other := r.c.Split == SplitNever && has(func(b string) bool { return b != "cpu" })
+	other := r.c.Split == SplitNever && slices.ContainsFunc(rt.Machine().Devices, func(d machine.Device) bool { return !d.Runs(graph.Go) })
 	r.most = maxSteps
-	if has(func(b string) bool { return b == "vulkan" }) && r.tables.beads <= middleBeads {
-		r.most = r.tables.vulkanSteps()
+	for _, d := range rt.Machine().Devices {
+		if d.LoopRounds > 0 && r.tables.beads <= middleBeads {
+			r.most = min(r.most, r.tables.stepsWithin(d.LoopRounds))
+		}
 	}
 	if r.among != nil {
 		if devices := r.hosts(rt); devices > 0 {

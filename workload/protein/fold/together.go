@@ -110,7 +110,7 @@ func (r *Run) hosts(rt *weft.Runtime) int {
 	n := 0
 	for i := range rt.Machine().Devices {
 		switch d := &rt.Machine().Devices[i]; {
-		case d.Backend != "cpu":
+		case !d.HostMemory:
 			return 0
 		case d.CanRun(r.tables.kernel()):
 			n++

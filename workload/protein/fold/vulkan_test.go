@@ -48,7 +48,7 @@ func TestVulkanSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		tables, _, _ := tablesOf(m)
-		most := tables.vulkanSteps()
+		most := tables.stepsWithin(65_535)
 		long := run(Config{Steps: most + 10, Every: most, Replicas: 2, Seed: 3})
 		parts := run(Config{Steps: most + 10, Every: most/9 + 1, Replicas: 9, Seed: 3})
 		if got := long.parts(0); !slices.Equal(got, []int{most}) {

@@ -2,9 +2,9 @@ package phase
 
 import _ "embed" // for the kernels
 
-// ptx are the kernels for NVIDIA GPUs.
+// ptx are the kernels for NVIDIA GPUs, compressed.
 //
 //go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 //go:generate ../../ptx.sh protein/phase/phase.cu
-//go:embed phase.ptx
+//go:embed phase.ptx.gz
 var ptx []byte

@@ -2,9 +2,9 @@ package msm
 
 import _ "embed" // for the kernels
 
-// ptx are the kernels for NVIDIA GPUs.
+// ptx are the kernels for NVIDIA GPUs, compressed.
 //
 //go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 //go:generate ../../ptx.sh zk/msm/msm.cu
-//go:embed msm.ptx
+//go:embed msm.ptx.gz
 var ptx []byte

@@ -2,9 +2,9 @@ package ntt
 
 import _ "embed" // for the kernels
 
-// ptx are the kernels for NVIDIA GPUs.
+// ptx are the kernels for NVIDIA GPUs, compressed.
 //
 //go:generate go run github.com/weft-run/weft/internal/tools/weftparams .
 //go:generate ../../ptx.sh zk/ntt/ntt.cu
-//go:embed ntt.ptx
+//go:embed ntt.ptx.gz
 var ptx []byte

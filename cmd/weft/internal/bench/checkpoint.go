@@ -97,7 +97,7 @@ cores have from one checkpoint to the next.`,
 	return c
 }
 
-//go:embed evolve.ptx
+//go:embed evolve.ptx.gz
 var evolvePTX []byte
 
 // evolveName is the Go function of a step, and evolveKernel its kernel.

@@ -133,7 +133,7 @@ const failoverKernel = "bench.failover"
 
 type failoverParams struct{ Nanos int64 }
 
-//go:embed failover.ptx
+//go:embed failover.ptx.gz
 var failoverPTX []byte
 
 // failoverStepKernel is that kernel for cores and for GPUs of NVIDIA.

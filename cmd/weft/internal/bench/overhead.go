@@ -149,7 +149,7 @@ func roundTrip(m *meter) (row overheadRow, err error) {
 
 // streamProbe copies its first argument to its second, on any device.
 func streamProbe() *probe.Probe {
-	for _, p := range probe.List() {
+	for _, p := range probe.List(nil) {
 		if p.Kind == probe.Stream {
 			return &p
 		}
@@ -219,7 +219,7 @@ func writeOverhead(w io.Writer, rows []overheadRow) {
 // of deps tasks of the layer before.
 func emptyGraph(n, width, deps int) (*graph.Graph, error) {
 	var b graph.Builder
-	steps := []graph.Step{{Kernel: probe.List()[0].Kernel}} // the empty one, which every device has
+	steps := []graph.Step{{Kernel: probe.List(nil)[0].Kernel}} // the empty one, which every device has
 	data := make([]graph.DataID, n)
 	for i := range n {
 		data[i] = b.Data(graph.Data{Bytes: 64})

@@ -224,7 +224,7 @@ func busy(rep *weft.Report) (s float64) {
 	return s
 }
 
-//go:embed rate.ptx
+//go:embed rate.ptx.gz
 var ratePTX []byte
 
 // rateParams are the parameters of the kernels that measure rates.

@@ -49,6 +49,9 @@ func MachineOf(g GPU, count int) (m *machine.Machine, notes []string) {
 	}
 	if g.Vendor == "nvidia" || g.Vendor == "" {
 		d.Backend, d.Arch = "cuda", "sm_"+strings.ReplaceAll(g.Capability, ".", "")
+		if major, _, _ := strings.Cut(g.Capability, "."); len(major) > 1 || major >= "9" {
+			d.Cluster = 16
+		}
 	}
 	d.Rates.Ops[graph.FP32], d.Rates.Ops[graph.TF32], d.Rates.Ops[graph.FP16] = g.FP32, g.TF32, g.FP16
 	if share, ok := unitShare[g.Capability]; ok {

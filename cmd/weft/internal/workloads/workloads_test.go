@@ -65,8 +65,8 @@ func TestBytes(t *testing.T) {
 			}
 			bound, all := 0., 0.
 			for _, j := range jobs {
-				for _, arch := range []string{"", "sm_90"} {
-					more, total := dataBytes(t, j, arch)
+				for _, gpus := range []bool{false, true} {
+					more, total := dataBytes(t, j, gpus)
 					bound, all = max(bound, more), max(all, total)
 				}
 			}
@@ -107,12 +107,12 @@ func TestBytes(t *testing.T) {
 }
 
 // dataBytes adds up what a job binds and all data of its graph in two parts.
-func dataBytes(t *testing.T, j workload.Job, arch string) (bound, all float64) {
+func dataBytes(t *testing.T, j workload.Job, gpus bool) (bound, all float64) {
 	t.Helper()
 	m := twoGPUs()
-	if arch != "" {
+	if gpus {
 		for i := range m.Devices {
-			m.Devices[i].Backend, m.Devices[i].Arch = "cuda", arch
+			m.Devices[i].Backend, m.Devices[i].Cluster = "cuda", 16
 		}
 	}
 	g := graphOf(t, j, m)
