@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/ports"
 	"github.com/weft-run/weft/sched"
 )
 
@@ -237,6 +238,7 @@ type application struct {
 	elementwise bool
 	ops         float64
 	n           int64
+	ports       ports.Ports
 }
 
 // count finds the number of items.
@@ -280,16 +282,25 @@ func (a *application) run(ctx context.Context, rt *Runtime) (*Report, error) {
 	}
 	var bind []Binding
 	for i, x := range a.args {
-		bind = append(bind, x.bind(argName(i)))
+		name := fmt.Sprintf("argument %d", i)
+		bind = append(bind, x.bind(name))
+		p := ports.Port{
+			Data:   graph.Data{Name: name, Bytes: int64(x.n) * x.size, Input: x.access.Reads(), Output: x.access.Writes()},
+			Access: x.access,
+		}
+		if a.elementwise && !x.whole {
+			p.Each = x.size
+		}
+		a.ports = append(a.ports, p)
 	}
 	ranges := []sched.Range{{Lo: 0, Hi: a.n}}
 	var g *graph.Graph
 	if a.elementwise {
 		w := Divisible{
-			Items: sched.Items{Extent: a.n, Align: 256, Bytes: func(lo, hi int64) (in, out int64) { return a.bytes(hi - lo) }},
-			Whole: a.task(ranges[0]), Bind: bind, Streamed: true,
+			Items: sched.Items{Extent: a.n, Align: 256, Bytes: a.ports.Bytes, Streamed: true},
+			Whole: a.task(ranges[0]), Bind: bind,
 		}
-		if in, out := a.bytes(a.n); in+out > smallBytes {
+		if in, out := a.ports.Bytes(0, a.n); in+out > smallBytes {
 			w.Graph = a.graph
 		}
 		p, err := rt.Plan(ctx, w)
@@ -310,51 +321,22 @@ func (a *application) run(ctx context.Context, rt *Runtime) (*Report, error) {
 	return rt.Run(ctx, g, bind...)
 }
 
-// argName is the name of an argument as data of a graph.
-func argName(i int) string { return fmt.Sprintf("argument %d", i) }
-
-// bytes returns what n items read and write.
-func (a *application) bytes(n int64) (in, out int64) {
-	for _, x := range a.args {
-		k := n
-		if x.whole || !a.elementwise {
-			k = int64(x.n)
-		}
-		if x.access.Reads() {
-			in += k * x.size
-		}
-		if x.access.Writes() {
-			out += k * x.size
-		}
-	}
-	return in, out
-}
-
-// task computes a range of items. Data of the graph is numbered as arguments are.
+// task computes a range of items.
 func (a *application) task(r sched.Range) graph.Task {
-	n := r.Hi - r.Lo
-	in, out := a.bytes(n)
-	t := graph.Task{
+	n := r.Len()
+	in, out := a.ports.Bytes(r.Lo, r.Hi)
+	return graph.Task{
 		Name:  fmt.Sprintf("%s, items %d to %d", a.kernel.Name, r.Lo, r.Hi-1),
 		Steps: []graph.Step{a.with(graph.Step{Kernel: a.kernel, Launch: graph.Grid(n)}, n)},
 		Work:  graph.Work{Ops: a.ops * float64(n), Bytes: float64(in + out)},
+		Uses:  a.ports.Uses(r.Lo, r.Hi),
 	}
-	for i, x := range a.args {
-		u := graph.Use{Data: graph.DataID(i), Access: x.access}
-		if a.elementwise && !x.whole {
-			u.Offset, u.Bytes = r.Lo*x.size, n*x.size
-		}
-		t.Uses = append(t.Uses, u)
-	}
-	return t
 }
 
 // graph has a task for each range.
 func (a *application) graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
-	for i, x := range a.args {
-		b.Data(graph.Data{Name: argName(i), Bytes: int64(x.n) * x.size, Input: x.access.Reads(), Output: x.access.Writes()})
-	}
+	a.ports.AddTo(&b)
 	for _, r := range ranges {
 		b.Add(a.task(r))
 	}

@@ -22,7 +22,7 @@ type DevicePrediction = sched.DevicePrediction
 
 // Divisible is work that can be cut into ranges, each of which becomes a task.
 type Divisible struct {
-	// Items are the items to be divided: their number and the cost of ranges of them.
+	// Items are the items to be divided: their number, the cost of ranges of them, and how they make tasks.
 	Items sched.Items
 	// Whole is the task that would do all of it: its kernel and work estimate say how
 	// fast each device is.
@@ -33,13 +33,6 @@ type Divisible struct {
 	// Bind ties the graph's inputs and outputs to memory. Plan looks at which of them
 	// are resident and touches no memory.
 	Bind []Binding
-	// Grain is the least number of items in a task; 0 means 1. Use it where every task
-	// does something anew that is only worth it for several items.
-	Grain int64
-	// Streamed says that the tasks of ranges need nothing of one another. Where their data
-	// is in host memory, a device with memory of its own then gets as many tasks as are
-	// predicted to be done first: the data of one is copied while another is computed.
-	Streamed bool
 }
 
 // Plan is a division of work among devices.
@@ -132,8 +125,9 @@ func (r *Runtime) Plan(ctx context.Context, w Divisible) (*Plan, error) {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
 	v.Stop = func() bool { return ctx.Err() != nil }
+	w.Items.Streamed = w.Items.Streamed && inHost(w.Bind)
 	p, err := v.Plan(cut.Divisible{
-		Items: w.Items, Whole: w.Whole, Graph: w.Graph, Grain: w.Grain, Streamed: w.Streamed && inHost(w.Bind),
+		Items: w.Items, Whole: w.Whole, Graph: w.Graph,
 		Resident: func(g *graph.Graph) ([]graph.DataID, error) { return residents(g, w.Bind) },
 	})
 	if err != nil {

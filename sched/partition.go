@@ -31,7 +31,8 @@ var (
 type Partitioner func(p Items, shares []Share) (Partition, error)
 
 // Items describes the items of some work, which can be cut between any two of them, or at
-// multiples of Align.
+// multiples of Align. Partitioners look at neither Grain nor Streamed, by which the part of a
+// device is cut into tasks.
 type Items struct {
 	// Extent is the number of items: ranges cover [0, Extent).
 	Extent int64
@@ -45,6 +46,13 @@ type Items struct {
 	// Bytes returns what a range reads and writes. Neither may fall when the
 	// range grows. Nil means nothing.
 	Bytes func(lo, hi int64) (in, out int64)
+	// Grain is the least number of items in a task; 0 means 1. Use it where every task
+	// does something anew that is only worth it for several items.
+	Grain int64
+	// Streamed says that ranges need nothing of one another. Where their data
+	// is in host memory, a device with memory of its own then gets as many tasks as are
+	// predicted to be done first: the data of one is copied while another is computed.
+	Streamed bool
 }
 
 // Share is a device as a partitioner sees it.

@@ -29,8 +29,6 @@ func (m Matrix) Validate() error {
 type Product interface {
 	Job
 	Hosted
-	Grained
-	Streamed
 	Inspected
 	// Operands are A and B in the job's own memory. Between runs a caller may set them to
 	// the numbers it wants multiplied.

@@ -257,14 +257,6 @@ type Stateful interface {
 	Release()
 }
 
-// Streamed marks a job whose ranges need nothing of one another: on a device with memory of
-// its own the data of one is copied while another is computed, where that is predicted to
-// gain anything, although no other device could help.
-type Streamed interface {
-	// Streamed does nothing.
-	Streamed()
-}
-
 // Fed is the optional ability of a job to have inputs, which are copied to devices
 // in every run, where that is fast.
 type Fed interface {
@@ -315,20 +307,9 @@ type Ruled interface {
 	Rule() string
 }
 
-// Grained is the optional ability of a job to say below how many items a task
-// wastes time on what every task does anew.
-type Grained interface {
-	Grain() int64
-}
-
 // workOf is a job as the runtime cuts it.
 func workOf(j Job) weft.Divisible {
-	w := weft.Divisible{Items: j.Items(), Whole: j.Whole(), Graph: j.Graph, Bind: j.Bind()}
-	if g, ok := j.(Grained); ok {
-		w.Grain = g.Grain()
-	}
-	_, w.Streamed = j.(Streamed)
-	return w
+	return weft.Divisible{Items: j.Items(), Whole: j.Whole(), Graph: j.Graph, Bind: j.Bind()}
 }
 
 // Plan cuts a job for the devices of a runtime, builds its graph and predicts it, as Run

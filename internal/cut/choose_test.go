@@ -204,8 +204,8 @@ func hashes(bytes int64) Divisible {
 		return graph.Task{Steps: []graph.Step{{Kernel: anyKernel}}, Work: graph.Work{Ops: float64(n * each)}}
 	}
 	return Divisible{
-		Streamed: true, Whole: task(items),
-		Items: sched.Items{Extent: items, Bytes: func(lo, hi int64) (in, out int64) { return each * (hi - lo), (hi - lo) }},
+		Whole: task(items),
+		Items: sched.Items{Extent: items, Bytes: func(lo, hi int64) (in, out int64) { return each * (hi - lo), (hi - lo) }, Streamed: true},
 		Graph: func(ranges []sched.Range) (*graph.Graph, error) {
 			var b graph.Builder
 			in := b.Data(graph.Data{Name: "in", Bytes: bytes, Input: true})

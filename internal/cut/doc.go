@@ -29,7 +29,7 @@
 //
 // # How many tasks
 //
-// On a device with its own memory, ranges that need nothing of one another (Divisible.Streamed)
+// On a device with its own memory, ranges that need nothing of one another (sched.Items.Streamed)
 // become as many tasks as are predicted to end first if one lane copies in, one computes and one
 // copies out (pipelined): equal tasks, equal ones between two halves, ever smaller ones, or one. If
 // a task of the graph does not fit in a device's memory, all ranges are halved, up to six times.

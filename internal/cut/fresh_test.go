@@ -68,7 +68,7 @@ func (s staging) best(t testing.TB, v *Knowledge, w Divisible) time.Duration {
 	best := time.Hour
 	for _, n := range []float64{1, 2, 4, 8, 16, 32} {
 		for _, ends := range []float64{1, 2} {
-			g, err := w.Graph(parted(w.Items, sched.Range{Hi: w.Items.Extent}, 1/n, 1/n/ends, w.Grain))
+			g, err := w.Graph(parted(w.Items, sched.Range{Hi: w.Items.Extent}, 1/n, 1/n/ends, w.Items.Grain))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +85,7 @@ func TestCutOfMeasuredProduct(t *testing.T) {
 	w := matmul(4096, true)
 	for range 5 {
 		for _, n := range []float64{1, 2, 4, 8} {
-			g, err := w.Graph(parted(w.Items, sched.Range{Hi: 4096}, 1/n, 1/n, w.Grain))
+			g, err := w.Graph(parted(w.Items, sched.Range{Hi: 4096}, 1/n, 1/n, w.Items.Grain))
 			if err != nil {
 				t.Fatal(err)
 			}

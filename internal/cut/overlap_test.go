@@ -40,10 +40,10 @@ func matmul(n int64, streamed bool) Divisible {
 		}
 	}
 	return Divisible{
-		Streamed: streamed, Grain: 240, Whole: task(n),
+		Whole: task(n),
 		Items: sched.Items{
-			Extent: n,
-			Cost:   func(lo, hi int64) float64 { return 2 * float64(n*n) * float64(hi-lo) },
+			Extent: n, Streamed: streamed, Grain: 240,
+			Cost: func(lo, hi int64) float64 { return 2 * float64(n*n) * float64(hi-lo) },
 			Bytes: func(lo, hi int64) (in, out int64) {
 				if hi == lo {
 					return 0, 0
@@ -208,7 +208,7 @@ func TestOverlapLearns(t *testing.T) {
 		whole := sched.Range{Hi: 4096}
 		for _, n := range []float64{1, 2, 4, 8, 16} {
 			for _, ends := range []float64{1, 2} {
-				g, err := w.Graph(parted(w.Items, whole, 1/n, 1/n/ends, w.Grain))
+				g, err := w.Graph(parted(w.Items, whole, 1/n, 1/n/ends, w.Items.Grain))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -12,6 +12,7 @@ import (
 
 // Divisible is work that can be cut into ranges, each of which becomes a task.
 type Divisible struct {
+	// Items that are Streamed have their data in host memory.
 	Items sched.Items
 	// Whole is the task that would do all of it: its kernel and its work estimate say
 	// how fast each device is.
@@ -22,12 +23,6 @@ type Divisible struct {
 	// Resident returns the data of a graph that is on devices before the run. Nil means
 	// none.
 	Resident func(g *graph.Graph) ([]graph.DataID, error)
-	// Grain is the least number of items in a task; 0 means 1.
-	Grain int64
-	// Streamed says that tasks need nothing of one another and use data in host memory: a
-	// device with memory of its own gets as many tasks as are predicted to be done first,
-	// since the data of one is copied while another is computed.
-	Streamed bool
 }
 
 // Plan is a way to run work.

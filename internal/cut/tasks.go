@@ -38,7 +38,7 @@ func (v *Knowledge) Tasks(w Divisible, part sched.Partition) []sched.Range {
 	copied := false
 	for i, r := range part.Ranges {
 		d := &v.Machine.Devices[i]
-		if w.Streamed && !d.HostMemory && w.Items.Bytes != nil && r.Len() > 0 {
+		if w.Items.Streamed && !d.HostMemory && w.Items.Bytes != nil && r.Len() > 0 {
 			out = append(out, fit(w.Items, v.overlapped(w, machine.DeviceID(i), r, busy > 1), reach(v.Machine))...)
 			copied = true
 			continue
@@ -50,7 +50,7 @@ func (v *Knowledge) Tasks(w Divisible, part sched.Partition) []sched.Range {
 		case d.ComputeUnits > 1:
 			least = leastTeamwork
 		}
-		out = append(out, fit(w.Items, shrinking(w.Items, r, least, max(w.Grain, 1)), reach(v.Machine))...)
+		out = append(out, fit(w.Items, shrinking(w.Items, r, least, max(w.Items.Grain, 1)), reach(v.Machine))...)
 	}
 	if !copied || busy > 1 {
 		startOrder(w.Items, out)
@@ -68,7 +68,7 @@ const enoughGain = 0.01
 // that are about equal the one with the fewest tasks. Where several devices take part it is
 // one whose last tasks are small.
 func (v *Knowledge) overlapped(w Divisible, d machine.DeviceID, r sched.Range, several bool) []sched.Range {
-	grain := max(w.Grain, 1)
+	grain := max(w.Items.Grain, 1)
 	forms := [][]sched.Range{
 		shrinking(w.Items, r, leastTeamwork, grain), shrinking(w.Items, r, leastCopied, grain),
 	}

@@ -14,7 +14,7 @@ func TestLargest(t *testing.T) {
 	}
 	h := func() []float32 { return workloadtest.Hollow[float32](t, maxSide*maxSide) }
 	j := &Job{n: Numbers{Config: c, A: h(), B: h(), C: h()}, kind: New(Kind{Name: "test", Unit: "op"}, panel.SumProduct()[0]), width: maxSide}
-	workloadtest.Largest(t, j)
+	workloadtest.Largest(t, j.declare())
 	j.panels = workloadtest.Hollow[float32](t, panel.Start(maxSide, maxSide, panel.Count(maxSide, maxSide)))
 	workloadtest.Largest(t, j.Hosted())
 }

@@ -59,7 +59,7 @@ func (kd *Kind) MulInto(ctx context.Context, rt *weft.Runtime, c, a, b workload.
 		j.n.B, j.n.C = make([]float32, len(n.B)), make([]float32, len(n.C))
 		j.cut(j.n.B, n.B, n.K, false)
 	}
-	res, err := workload.Call(ctx, rt, j, kd.Name)
+	res, err := workload.Call(ctx, rt, j.declare(), kd.Name)
 	if err == nil && j.width < n.N {
 		j.cut(n.C, j.n.C, n.M, true)
 	}

@@ -25,7 +25,6 @@ import (
 	"github.com/weft-run/weft/internal/panel"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -191,6 +190,7 @@ func (c Config) Bytes() float64 {
 
 // Job is one product C of A and B, all row-major but for blocks of columns.
 type Job struct {
+	workload.Declared
 	n     Numbers
 	kind  *Kind
 	width int  // columns of a block of B and C
@@ -210,7 +210,7 @@ func (kd *Kind) New(c Config) (*Job, error) {
 	n := Numbers{Config: c, A: make([]float32, c.M*c.K), B: make([]float32, c.K*c.N), C: make([]float32, c.M*c.N)}
 	philox.Fill32(n.A, c.Seed, 0)
 	philox.Fill32(n.B, c.Seed, 1)
-	return &Job{n: n, kind: kd, width: c.N}, nil
+	return (&Job{n: n, kind: kd, width: c.N}).declare(), nil
 }
 
 // Hosted returns the job in its form for CPUs alone, which reads B packed. Further
@@ -224,16 +224,8 @@ func (j *Job) Hosted() workload.Job {
 	}
 	packed := *j
 	packed.packed = true
-	return &packed
+	return packed.declare()
 }
-
-// Name says which product it is.
-func (j *Job) Name() string {
-	return fmt.Sprintf("%s %d × %d × %d", j.kind.Name, j.n.M, j.n.K, j.n.N)
-}
-
-// Class returns the class of the kind: R or X, since no sum is cut.
-func (j *Job) Class() workload.Class { return j.kind.Class }
 
 // blocks is the number of blocks of columns.
 func (j *Job) blocks() int64 { return int64((j.n.N + j.width - 1) / j.width) }
@@ -253,106 +245,81 @@ func (j *Job) before(piece int64) int64 {
 	return block*m*int64(j.width) + piece%m*j.columns(block, block+1)
 }
 
-// Items are the rows of C in every block of columns, block after block.
-func (j *Job) Items() sched.Items {
+// The data of the graph, in the order of ports.
+const (
+	_ = graph.DataID(iota)
+	dataB
+	_
+	dataPacked
+)
+
+// declare says what the job is: the rows of C in every block of columns, block after block. No sum is cut. While rows
+// are computed, the next rows of A are copied to a GPU and the previous rows of C are copied back.
+func (j *Job) declare() *Job {
 	m, k := int64(j.n.M), int64(j.n.K)
-	align := int64(1)
-	if j.whole {
-		align = m
-	} else if j.packed && m >= manyRows {
-		align = panel.MaxMR // rows that are no whole tile take as long as one
+	from := workload.All("B", j.n.B)
+	if j.blocks() > 1 {
+		from = from.Within(func(lo, hi int64) (int64, int64) {
+			return 4 * k * (lo / m) * int64(j.width), 4 * k * j.columns(lo/m, (hi+m-1)/m)
+		})
 	}
-	return sched.Items{
-		Extent: m * j.blocks(),
-		Align:  align,
-		Cost:   func(lo, hi int64) float64 { return 2 * float64(k) * float64(j.before(hi)-j.before(lo)) },
+	c := func(lo, hi int64) (int64, int64) { return 4 * j.before(lo), 4 * (j.before(hi) - j.before(lo)) }
+	d := workload.Declaration{
+		Name: fmt.Sprintf("%s %d × %d × %d", j.kind.Name, j.n.M, j.n.K, j.n.N), Class: j.kind.Class, Of: "rows", Extent: m * j.blocks(),
+		Grain: rowsPer / 2, // from which packing a block of B, as every task does, is cheap
+		Ports: []workload.Port{
+			workload.In("A", j.n.A, 0).Within(func(lo, hi int64) (int64, int64) { return 4 * (lo % m) * k, 4 * (hi - lo) * k }), from,
+			workload.Out("C", j.n.C, 0).Within(c).Elements(graph.F4),
+		},
+		Cost: func(lo, hi int64) float64 { return 2 * float64(k) * float64(j.before(hi)-j.before(lo)) },
 		Bytes: func(lo, hi int64) (in, out int64) {
 			if hi == lo {
 				return 0, 0
 			}
-			columns := j.columns(lo/m, (hi+m-1)/m)
-			return 4 * k * (min(hi-lo, m) + columns), 4 * (j.before(hi) - j.before(lo))
+			_, out = c(lo, hi)
+			return 4 * k * (min(hi-lo, m) + j.columns(lo/m, (hi+m-1)/m)), out
 		},
+		Ends: func(lo int64) int64 { return min(lo+maxSide, (lo/m+1)*m) },
+		Task: j.task,
 	}
-}
-
-// Grain returns the number of items from which the work that every task repeats is cheap:
-// packing a block of B, or reading all of the packed B.
-func (j *Job) Grain() int64 {
 	switch {
 	case j.whole:
-		return int64(j.n.M)
+		d.Align, d.Grain = m, m
 	case j.packed:
-		return packedPer / 2
+		d.Grain = packedPer / 2 // from which reading all of the packed B is cheap
+		if m >= manyRows {
+			d.Align = panel.MaxMR // rows that are no whole tile take as long as one
+		}
+		d.Ports[dataB] = from.NoRange()
+		// An output, so that its tasks write into one piece of memory that need not be gathered,
+		// and so that the job's memory is allocated once.
+		d.Ports, d.First = append(d.Ports, workload.Made("packed B", j.panels).Elements(graph.F4)), j.addPacking
 	}
-	return rowsPer / 2
+	j.Declared = workload.Declare(d)
+	return j
 }
 
-// Streamed marks that no row of C needs another: while rows are computed, the next rows of A
-// are copied to a GPU and the previous rows of C are copied back.
-func (j *Job) Streamed() {}
-
-// Whole is the product as one task.
-func (j *Job) Whole() graph.Task { return j.task(0, int64(j.n.M), int64(j.n.N)) }
-
-// task is rows lo to hi-1 of a number of columns.
-func (j *Job) task(lo, hi, columns int64) graph.Task {
-	m, n, kernel := int(hi-lo), int(columns), j.kind.Rows
+// task completes the task of rows of a block of columns, or of all.
+func (j *Job) task(t *graph.Task, lo, hi int64) {
+	m, kernel := int64(j.n.M), j.kind.Rows
+	rows, columns := min(hi-lo, m), j.columns(lo/m, (hi+m-1)/m)
+	t.Name = fmt.Sprintf("rows %d-%d", lo%m, lo%m+rows)
+	if first := lo / m * int64(j.width); columns < int64(j.n.N) {
+		t.Name += fmt.Sprintf(", columns %d-%d", first, first+columns)
+	}
 	if j.packed {
 		kernel = j.kind.packed
+		t.Uses[1], t.Uses[2] = t.Uses[2], t.Uses[1] // C is behind the packed B
 	}
-	return graph.Task{
-		Name:  fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: kernel, Launch: graph.Grid(hi-lo, columns)}.With(graph.MatMul{M: m, K: j.n.K, N: n})},
-		Work:  graph.Work{Ops: Ops(m, j.n.K, n), Bytes: Bytes(m, j.n.K, n)},
-	}
+	p := graph.MatMul{M: int(rows), K: j.n.K, N: int(columns)}
+	t.Steps = []graph.Step{graph.Step{Kernel: kernel, Launch: graph.Grid(rows, columns)}.With(p)}
+	t.Work = graph.Work{Ops: Ops(p.M, p.K, p.N), Bytes: Bytes(p.M, p.K, p.N)}
 }
 
-// Graph has a task for each range of rows of a block, several where they are too many
-// for one, and for packing B as many.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	m, k := int64(j.n.M), int64(j.n.K)
-	var b graph.Builder
-	da := b.Data(graph.Data{Name: "A", Bytes: int64(4 * len(j.n.A)), Input: true})
-	db := b.Data(graph.Data{Name: "B", Bytes: int64(4 * len(j.n.B)), Input: true})
-	c := graph.Data{Name: "C", Bytes: int64(4 * len(j.n.C)), Output: true, Elem: graph.F4}
-	if j.kind.Class == workload.Exact {
-		c.Tolerance = graph.SameBytes
-	}
-	dc := b.Data(c)
-	if j.packed {
-		db = j.addPacking(&b, db, len(ranges))
-	}
-	for _, r := range ranges {
-		for at := r.Lo; at < r.Hi; {
-			block, lo := at/m, at%m
-			hi := min(lo+r.Hi-at, lo+maxSide, m)
-			n, first := j.columns(block, block+1), block*int64(j.width)
-			t := j.task(lo, hi, n)
-			from := graph.Use{Data: db, Access: graph.Read}
-			if j.blocks() > 1 {
-				t.Name += fmt.Sprintf(", columns %d-%d", first, first+n)
-				from.Offset, from.Bytes = 4*k*first, 4*k*n
-			}
-			t.Uses = []graph.Use{
-				{Data: da, Offset: 4 * lo * k, Bytes: 4 * (hi - lo) * k, Access: graph.Read},
-				from,
-				{Data: dc, Offset: 4 * j.before(at), Bytes: 4 * (hi - lo) * n, Access: graph.Write},
-			}
-			b.Add(t)
-			at += hi - lo
-		}
-	}
-	return b.Build()
-}
-
-// addPacking adds tasks that pack B and returns the packed B.
-func (j *Job) addPacking(b *graph.Builder, from graph.DataID, tasks int) graph.DataID {
+// addPacking adds tasks that pack B.
+func (j *Job) addPacking(b *graph.Builder, tasks int) {
 	panels := panel.Count(j.n.K, j.n.N)
 	start := func(p int) int64 { return 4 * int64(panel.Start(j.n.K, j.n.N, p)) }
-	// An output, so that its tasks write into one piece of memory that need not be gathered,
-	// and so that the job's memory is allocated once.
-	to := b.Data(graph.Data{Name: "packed B", Bytes: start(panels), Output: true, Elem: graph.F4, Tolerance: graph.SameBytes})
 	for i := range tasks {
 		lo, hi := i*panels/tasks, (i+1)*panels/tasks
 		if lo == hi {
@@ -365,22 +332,12 @@ func (j *Job) addPacking(b *graph.Builder, from graph.DataID, tasks int) graph.D
 				graph.Step{Kernel: j.kind.pack, Launch: graph.Grid(int64(hi - lo))}.With(packParams{j.n.K, j.n.N, lo, hi - lo}),
 			},
 			Uses: []graph.Use{
-				{Data: from, Access: graph.Read},
-				{Data: to, Offset: start(lo), Bytes: size, Access: graph.Write},
+				{Data: dataB, Access: graph.Read},
+				{Data: dataPacked, Offset: start(lo), Bytes: size, Access: graph.Write},
 			},
 			Work: graph.Work{Bytes: 2 * float64(size)},
 		})
 	}
-	return to
-}
-
-// Bind ties A, B, C and the packed B to the job's memory.
-func (j *Job) Bind() []weft.Binding {
-	all := []weft.Binding{weft.Bind("A", j.n.A), weft.Bind("B", j.n.B), weft.Bind("C", j.n.C)}
-	if j.packed {
-		all = append(all, weft.Bind("packed B", j.panels))
-	}
-	return all
 }
 
 // Operands are A and B in the job's own memory. Between runs a caller may set

@@ -14,7 +14,7 @@ import (
 // Other jobs need parts of one another's results, which are no bytes of a range.
 func Declares(t testing.TB, j workload.Job) {
 	t.Helper()
-	if _, ok := j.(workload.Streamed); !ok {
+	if !j.Items().Streamed {
 		return
 	}
 	ranges := uneven(j.Items())

@@ -8,11 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/text"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -159,6 +157,7 @@ func (c Config) Bytes() float64 {
 
 // Job is the values and derivatives of a function at points.
 type Job struct {
+	workload.Declared
 	name       string
 	f          *Function
 	p          *program
@@ -213,7 +212,7 @@ func New(c Config) (*Job, error) {
 	if j.name, j.slope = c.Problem, slope; c.Generate {
 		j.kernelsFor(true)
 	}
-	return j, nil
+	return j.declare(), nil
 }
 
 // newJob is a job for points.
@@ -222,7 +221,7 @@ func newJob(f *Function, p *program, directions [][]float64, points []float64) *
 	j := &Job{name: Expression, f: f, p: p, count: count, directions: directions, points: points}
 	j.values, j.derivatives = make([]float64, count*p.outputs), make([]float64, count*p.outputs*p.columns)
 	j.kernelsFor(p.ops*float64(count) >= generateOps)
-	return j
+	return j.declare()
 }
 
 // kernelsFor takes the kernels of passes, generated ones or those that run the program.
@@ -233,76 +232,28 @@ func (j *Job) kernelsFor(generate bool) {
 	}
 }
 
-// Name describes the computation.
-func (j *Job) Name() string {
-	return fmt.Sprintf("autodiff %s of %s in %s at %s", j.name, text.Count(len(j.f.exprs), "expression"), text.Count(len(j.f.variables), "variable"), text.Count(j.count, "point"))
-}
-
-// Class is R: a point does not depend on others.
-func (j *Job) Class() workload.Class { return workload.RowExact }
-
-// each returns the number of bytes that one point takes in points, values and derivatives.
-func (j *Job) each() (points, values, derivatives int64) {
-	return int64(8 * len(j.f.variables)), int64(8 * j.p.outputs), int64(8 * j.p.outputs * j.p.columns)
-}
-
-// Items are the points.
-func (j *Job) Items() sched.Items {
-	x, v, d := j.each()
-	return sched.Items{
-		Extent: int64(j.count),
-		Bytes:  func(lo, hi int64) (in, out int64) { return x * (hi - lo), (v + d) * (hi - lo) },
-	}
-}
-
-// Streamed says that points need nothing of one another.
-func (j *Job) Streamed() {}
-
-// Whole is all points as one task.
-func (j *Job) Whole() graph.Task { return j.task(0, int64(j.count)) }
-
-func (j *Job) task(lo, hi int64) graph.Task {
-	x, v, d := j.each()
-	n := float64(hi - lo)
-	t := graph.Task{
-		Name: fmt.Sprintf("points %d-%d", lo, hi),
-		Work: graph.Work{Ops: j.p.ops * n, Bytes: float64(x*int64(len(j.p.passes))+v+d) * n, Unit: graph.FP64},
-	}
-	for i, ps := range j.p.passes {
-		t.Steps = append(t.Steps, graph.Step{Kernel: j.kernels[i], Launch: graph.Grid(hi - lo)}.With(params{
-			n: int(hi - lo), variables: len(j.f.variables), outputs: j.p.outputs, columns: j.p.columns, from: ps.from, to: ps.to, slots: ps.slots,
-		}))
-	}
-	return t
-}
-
-// Graph has a task for each range of points.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
-	x, v, d := j.each()
-	points := b.Data(graph.Data{Name: "points", Bytes: x * int64(j.count), Input: true})
-	code := b.Data(graph.Data{Name: "instructions", Bytes: int64(4 * len(j.p.code)), Input: true})
-	numbers := b.Data(graph.Data{Name: "numbers", Bytes: int64(8 * len(j.p.numbers)), Input: true})
-	values := b.Data(graph.Data{Name: "values", Bytes: v * int64(j.count), Output: true})
-	derivatives := b.Data(graph.Data{Name: "derivatives", Bytes: d * int64(j.count), Output: true})
-	for _, r := range ranges {
-		slice := func(of graph.DataID, each int64, access graph.Access) graph.Use {
-			return graph.Use{Data: of, Offset: each * r.Lo, Bytes: each * r.Len(), Access: access}
-		}
-		t := j.task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{
-			slice(points, x, graph.Read), {Data: code, Access: graph.Read}, {Data: numbers, Access: graph.Read},
-			slice(values, v, graph.Write), slice(derivatives, d, graph.Write),
-		}
-		b.Add(t)
-	}
-	return b.Build()
-}
-
-// Bind ties points and results to the job's memory.
-func (j *Job) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("points", j.points), weft.Bind("instructions", j.p.code), weft.Bind("numbers", j.p.numbers),
-		weft.Bind("values", j.values), weft.Bind("derivatives", j.derivatives)}
+// declare says what the job is. A point does not depend on others, and so rows are exact.
+func (j *Job) declare() *Job {
+	p, variables := j.p, len(j.f.variables)
+	out := p.outputs * p.columns
+	j.Declared = workload.Declare(workload.Declaration{
+		Name:  fmt.Sprintf("autodiff %s of %s in %s at %s", j.name, text.Count(len(j.f.exprs), "expression"), text.Count(variables, "variable"), text.Count(j.count, "point")),
+		Class: workload.RowExact, Of: "points", Extent: int64(j.count),
+		Ports: []workload.Port{
+			workload.In("points", j.points, variables), workload.All("instructions", p.code), workload.All("numbers", p.numbers),
+			workload.Out("values", j.values, p.outputs), workload.Out("derivatives", j.derivatives, out),
+		},
+		Ops: p.ops, Unit: graph.FP64,
+		Task: func(t *graph.Task, lo, hi int64) {
+			t.Work.Bytes = float64(8*(variables*len(p.passes)+p.outputs+out)) * float64(hi-lo)
+			for i, ps := range p.passes {
+				t.Steps = append(t.Steps, graph.Step{Kernel: j.kernels[i], Launch: graph.Grid(hi - lo)}.With(params{
+					n: int(hi - lo), variables: variables, outputs: p.outputs, columns: p.columns, from: ps.from, to: ps.to, slots: ps.slots,
+				}))
+			}
+		},
+	})
+	return j
 }
 
 // Points are the points in the job's own memory, a number for every variable. Between runs a

@@ -25,7 +25,7 @@ func TestLargest(t *testing.T) {
 		j.values, j.derivatives = h(c.Count*p.outputs), h(c.Count*p.outputs*p.columns)
 		for _, generate := range []bool{false, true} {
 			j.kernelsFor(generate)
-			workloadtest.Largest(t, j)
+			workloadtest.Largest(t, j.declare())
 		}
 	}
 }

@@ -322,6 +322,7 @@ func (j *Job) Class() workload.Class { return workload.Exact }
 func (j *Job) Items() sched.Items {
 	return sched.Items{
 		Extent: int64(len(j.groups) - 1),
+		Grain:  8, // a group has about as many rows as a block repeats of its neighbours
 		Cost:   func(lo, hi int64) float64 { return Ops(j.words, j.groups[hi]-j.groups[lo], j.c.Steps) },
 		Bytes: func(lo, hi int64) (in, out int64) {
 			if hi == lo {
@@ -332,10 +333,6 @@ func (j *Job) Items() sched.Items {
 		},
 	}
 }
-
-// Grain returns the number of groups from which the work that a block repeats of its
-// neighbours is small: a group has about as many rows as are repeated.
-func (j *Job) Grain() int64 { return 8 }
 
 // Whole is all rounds of all rows as one task.
 func (j *Job) Whole() graph.Task {

@@ -63,7 +63,7 @@ func callJob(a *Algebra, op string, x []float32) (*Job, error) {
 }
 
 func (j *Job) call(ctx context.Context, rt *weft.Runtime) ([]float32, error) {
-	if _, err := workload.Call(ctx, rt, j, "clifford"); err != nil {
+	if _, err := workload.Call(ctx, rt, j.declare(), "clifford"); err != nil {
 		return nil, err
 	}
 	return j.out, nil

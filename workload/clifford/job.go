@@ -9,10 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -87,6 +85,7 @@ func (c Config) between() float64 {
 
 // Job is one batch of multivectors.
 type Job struct {
+	workload.Declared
 	c       Config
 	a       *Algebra
 	x, y    []float32 // y is the right factors of products
@@ -127,7 +126,7 @@ func New(c Config) (*Job, error) {
 		}
 		j.turnBy(r)
 	}
-	return j, nil
+	return j.declare(), nil
 }
 
 // newJob is a job with multivectors.
@@ -156,48 +155,44 @@ func (j *Job) Summary() string {
 	return fmt.Sprintf("sum %.6g and norm %.6g of all coefficients", sum, math.Sqrt(squares))
 }
 
-// Name describes the computation.
-func (j *Job) Name() string {
-	return fmt.Sprintf("clifford %s of %d multivectors of %v", j.c.Op, j.c.Count, j.a)
-}
-
-// Class is R: a multivector does not depend on others.
-func (j *Job) Class() workload.Class { return workload.RowExact }
-
 // bytes of a multivector.
 func (j *Job) bytes() int64 { return int64(4 * j.a.Size()) }
 
-// Items are the multivectors.
-func (j *Job) Items() sched.Items {
-	factors := int64(1)
-	if j.c.Op == Product {
-		factors = 2
+// declare says what the job is. A multivector does not depend on others, and so rows are exact.
+func (j *Job) declare() *Job {
+	size := j.a.Size()
+	d := workload.Declaration{
+		Name:  fmt.Sprintf("clifford %s of %d multivectors of %v", j.c.Op, j.c.Count, j.a),
+		Class: workload.RowExact, Of: "multivectors", Extent: int64(j.c.Count),
+		Ports: []workload.Port{workload.In("x", j.x, size), workload.All("tables", j.entries), workload.Out("out", j.out, size)},
+		Task:  j.task,
 	}
-	return sched.Items{
-		Extent: int64(j.c.Count),
-		Bytes:  func(lo, hi int64) (in, out int64) { return factors * j.bytes() * (hi - lo), j.bytes() * (hi - lo) },
+	switch j.c.Op {
+	case Product:
+		d.Ports = append(d.Ports, workload.In("y", j.y, size))
+	case Rotor:
+		d.Ports = append(d.Ports, workload.All("rotor", j.rotor))
 	}
+	j.Declared = workload.Declare(d)
+	return j
 }
 
-// Streamed says that multivectors need nothing of one another.
-func (j *Job) Streamed() {}
-
-// Whole is all multivectors as one task.
-func (j *Job) Whole() graph.Task { return j.task(0, int64(j.c.Count)) }
-
-func (j *Job) task(lo, hi int64) graph.Task {
+// task completes the task of a range. Kernels take factors, tables and the result in this order.
+func (j *Job) task(t *graph.Task, lo, hi int64) {
 	n, size := float64(hi-lo), float64(j.a.Size())
 	step := func(k *graph.Kernel, left, right int, args ...int) graph.Step {
 		return graph.Step{Kernel: k, Launch: graph.Grid(hi - lo), Args: args}.With(params{j.c.P, j.c.Q, int(hi - lo), left, right})
 	}
-	t := graph.Task{
-		Name: fmt.Sprintf("multivectors %d-%d", lo, hi),
-		Work: graph.Work{Ops: 2 * size * size * n, Bytes: float64(j.bytes()) * j.c.traffic() * n},
-	}
+	t.Work = graph.Work{Ops: 2 * size * size * n, Bytes: float64(j.bytes()) * j.c.traffic() * n}
+	x, tables, out := t.Uses[0], t.Uses[1], t.Uses[2]
 	switch j.c.Op {
 	case Product:
+		t.Uses = []graph.Use{x, t.Uses[3], tables, out}
 		t.Steps = []graph.Step{step(ProductKernel, 1, 1)}
 	case Rotor: // the uses are x, the rotor, its reverse, tables and the result, with R x behind them
+		r, back := t.Uses[3], t.Uses[3]
+		r.Bytes, back.Offset, back.Bytes = j.bytes(), j.bytes(), j.bytes()
+		t.Uses = []graph.Use{x, r, back, tables, out}
 		t.Steps = []graph.Step{step(ProductKernel, 0, 1, 1, 0, 3, 5), step(ProductKernel, 1, 0, 5, 2, 3, 4)}
 		t.Work.Ops *= 2
 		t.Workspace = j.bytes() * (hi - lo)
@@ -205,54 +200,6 @@ func (j *Job) task(lo, hi int64) graph.Task {
 		t.Steps = []graph.Step{step(NormalizeKernel, 1, 1)}
 		t.Work.Ops = 4 * size * n
 	}
-	return t
-}
-
-// Graph has a task for each range of multivectors.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
-	all := j.bytes() * int64(j.c.Count)
-	x := b.Data(graph.Data{Name: "x", Bytes: all, Input: true})
-	entries := b.Data(graph.Data{Name: "tables", Bytes: int64(4 * len(j.entries)), Input: true})
-	out := b.Data(graph.Data{Name: "out", Bytes: all, Output: true})
-	tables := graph.Use{Data: entries, Access: graph.Read}
-	var y, rotor graph.DataID
-	switch j.c.Op {
-	case Product:
-		y = b.Data(graph.Data{Name: "y", Bytes: all, Input: true})
-	case Rotor:
-		rotor = b.Data(graph.Data{Name: "rotor", Bytes: 2 * j.bytes(), Input: true})
-	}
-	for _, r := range ranges {
-		slice := func(d graph.DataID, access graph.Access) graph.Use {
-			return graph.Use{Data: d, Offset: j.bytes() * r.Lo, Bytes: j.bytes() * r.Len(), Access: access}
-		}
-		t := j.task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{slice(x, graph.Read)}
-		switch j.c.Op {
-		case Product:
-			t.Uses = append(t.Uses, slice(y, graph.Read))
-		case Rotor:
-			for half := range int64(2) {
-				t.Uses = append(t.Uses, graph.Use{Data: rotor, Offset: half * j.bytes(), Bytes: j.bytes(), Access: graph.Read})
-			}
-		}
-		t.Uses = append(t.Uses, tables, slice(out, graph.Write))
-		b.Add(t)
-	}
-	return b.Build()
-}
-
-// Bind ties multivectors to the job's memory.
-func (j *Job) Bind() []weft.Binding {
-	b := []weft.Binding{weft.Bind("x", j.x), weft.Bind("tables", j.entries), weft.Bind("out", j.out)}
-	switch j.c.Op {
-	case Product:
-		b = append(b, weft.Bind("y", j.y))
-	case Rotor:
-		b = append(b, weft.Bind("rotor", j.rotor))
-	}
-	return b
 }
 
 // Operands are the multivectors, and those they are multiplied with, if they are, in the job's

@@ -22,7 +22,7 @@ func TestLargest(t *testing.T) {
 			case Rotor:
 				j.turnBy(make([]float64, a.Size()))
 			}
-			workloadtest.Largest(t, j)
+			workloadtest.Largest(t, j.declare())
 		}
 	}
 }

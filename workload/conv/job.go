@@ -9,7 +9,6 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -71,6 +70,7 @@ func (c Config) Bytes() float64 {
 
 // Job is one layer. Images or rows are dealt out; the filters are read by all.
 type Job struct {
+	workload.Declared
 	c       Config
 	x, w, y []float32
 	// cuts are where blocks of filters begin, and the number of filters. Each block is a
@@ -96,7 +96,7 @@ func New(c Config) (*Job, error) {
 	}
 	philox.Fill32(j.x, c.Seed, 0)
 	philox.Fill32(j.w, c.Seed, 1)
-	return j, nil
+	return j.declare(), nil
 }
 
 // Kernel convolves some images; its arguments are the images, the filters, the
@@ -204,39 +204,21 @@ func bands(c *weft.Call, l plan, all Range, lo, hi int) {
 	}
 }
 
-// Name says which layer it is.
-func (j *Job) Name() string {
-	name := fmt.Sprintf("conv %v", j.c.Shape)
+// declare says what the job is. Images and rows do not depend on how they are dealt out.
+func (j *Job) declare() *Job {
+	d := j.imageItems()
 	if j.c.Split == Rows {
-		name += ", by rows"
+		d = j.rowItems()
+	}
+	d.Name, d.Class = fmt.Sprintf("conv %v", j.c.Shape), workload.RowExact
+	if j.c.Split == Rows {
+		d.Name += ", by rows"
 	}
 	if j.groups > 1 {
-		name += fmt.Sprintf(", %d groups", j.groups)
+		d.Name += fmt.Sprintf(", %d groups", j.groups)
 	}
-	return name
-}
-
-// Class is R: images and rows do not depend on how they are dealt out.
-func (j *Job) Class() workload.Class { return workload.RowExact }
-
-// Items are the images, or the rows of the results.
-func (j *Job) Items() sched.Items {
-	if j.c.Split == Rows {
-		return j.rowItems()
-	}
-	in, filter, out := j.bytes()
-	n, each := int64(j.c.N), Ops(j.shape(1, 1))
-	return sched.Items{
-		Extent: n * int64(len(j.cuts)-1),
-		Cost:   func(lo, hi int64) float64 { return each * float64(j.before(hi)-j.before(lo)) },
-		Bytes: func(lo, hi int64) (int64, int64) {
-			if hi == lo {
-				return 0, 0
-			}
-			filters := int64(j.cuts[(hi-1)/n+1] - j.cuts[lo/n])
-			return min(hi-lo, n*int64(j.groups))*in + filters*filter, (j.before(hi) - j.before(lo)) * out
-		},
-	}
+	j.Declared = workload.Declare(d)
+	return j
 }
 
 // before returns how many channels of results the items before one have: items are the
@@ -260,71 +242,53 @@ func (j *Job) shape(images, filters int) Shape {
 	return s
 }
 
-// Streamed says that no image or row of the results needs another.
-func (j *Job) Streamed() {}
-
-// Whole is the layer as one task.
-func (j *Job) Whole() graph.Task {
-	if j.c.Split == Rows {
-		p, _ := j.c.Out()
-		return j.rowsTask(j.grid(), 0, int64(p))
-	}
-	return j.task(0, int64(j.c.N), j.c.K)
-}
-
-// task is the images lo to hi-1 with a number of filters.
-func (j *Job) task(lo, hi int64, filters int) graph.Task {
-	s := j.shape(int(hi-lo), filters)
-	p, _ := s.Out()
-	params := graph.Conv2D(s)
-	return graph.Task{
-		Name: fmt.Sprintf("images %d-%d", lo, hi),
-		Steps: s.steps(graph.Step{Kernel: Kernel, Launch: graph.Grid(int64(p), int64(s.K), hi-lo)}.With(params),
-			moreKernel, func(p part) any { return moreParams{params, p} }),
-		Work: graph.Work{Ops: Ops(s), Bytes: Bytes(s)},
-	}
+// filters returns which filters some items have.
+func (j *Job) filters(lo, hi int64) (first, end int) {
+	n := int64(j.c.N)
+	return j.cuts[lo/n], j.cuts[(hi-1)/n+1]
 }
 
 // maxImages is the most images of a task: GPUs count them along the last axis of a grid,
 // which ends there.
 const maxImages = 65_535
 
-// Graph has a task for each range of images and block of filters, several where it is too
-// long for one, or for each range of rows.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	if j.c.Split == Rows {
-		return j.rowsGraph(ranges)
-	}
+// imageItems declares images and blocks of filters that are dealt out.
+func (j *Job) imageItems() workload.Declaration {
 	in, filter, out := j.bytes()
-	n, each := int64(j.c.N), (len(j.cuts)-1)/j.groups // blocks of a group
-	var b graph.Builder
-	dx := b.Data(graph.Data{Name: "images", Bytes: int64(4 * len(j.x)), Input: true})
-	dw := b.Data(graph.Data{Name: "filters", Bytes: int64(4 * len(j.w)), Input: true})
-	dy := b.Data(graph.Data{Name: "results", Bytes: int64(4 * len(j.y)), Output: true})
-	for _, r := range ranges {
-		for at := r.Lo; at < r.Hi; {
-			block, lo := int(at/n), at%n
-			hi := min(lo+maxImages, lo+r.Hi-at, n)
-			first, filters := int64(j.cuts[block]), j.cuts[block+1]-j.cuts[block]
-			t := j.task(lo, hi, filters)
-			if len(j.cuts) > 2 {
-				t.Name += fmt.Sprintf(", filters %d-%d", first, j.cuts[block+1])
+	n, blocks := int64(j.c.N), int64((len(j.cuts)-1)/j.groups) // of a group
+	each := Ops(j.shape(1, 1))
+	return workload.Declaration{
+		Of: "images", Extent: n * int64(len(j.cuts)-1),
+		Ports: []workload.Port{
+			workload.In("images", j.x, 0).Within(func(lo, hi int64) (int64, int64) { return (lo/n/blocks*n + lo%n) * in, (hi - lo) * in }),
+			workload.In("filters", j.w, 0).Within(func(lo, hi int64) (int64, int64) {
+				first, end := j.filters(lo, hi)
+				return int64(first) * filter, int64(end-first) * filter
+			}),
+			workload.Out("results", j.y, 0).Within(func(lo, hi int64) (int64, int64) { return j.before(lo) * out, (j.before(hi) - j.before(lo)) * out }),
+		},
+		Cost: func(lo, hi int64) float64 { return each * float64(j.before(hi)-j.before(lo)) },
+		Bytes: func(lo, hi int64) (int64, int64) {
+			if hi == lo {
+				return 0, 0
 			}
-			t.Uses = []graph.Use{
-				{Data: dx, Offset: (int64(block/each)*n + lo) * in, Bytes: (hi - lo) * in, Access: graph.Read},
-				{Data: dw, Offset: first * filter, Bytes: int64(filters) * filter, Access: graph.Read},
-				{Data: dy, Offset: j.before(at) * out, Bytes: (hi - lo) * int64(filters) * out, Access: graph.Write},
+			first, end := j.filters(lo, hi)
+			return min(hi-lo, n*int64(j.groups))*in + int64(end-first)*filter, (j.before(hi) - j.before(lo)) * out
+		},
+		Ends: func(lo int64) int64 { return min(lo+maxImages, (lo/n+1)*n) },
+		Task: func(t *graph.Task, lo, hi int64) {
+			first, end := j.filters(lo, hi)
+			s := j.shape(int(min(hi-lo, n)), end-first)
+			if t.Name = fmt.Sprintf("images %d-%d", lo%n, lo%n+int64(s.N)); s.K < j.c.K {
+				t.Name += fmt.Sprintf(", filters %d-%d", first, end)
 			}
-			b.Add(t)
-			at += hi - lo
-		}
+			p, _ := s.Out()
+			params := graph.Conv2D(s)
+			t.Steps = s.steps(graph.Step{Kernel: Kernel, Launch: graph.Grid(int64(p), int64(s.K), int64(s.N))}.With(params),
+				moreKernel, func(p part) any { return moreParams{params, p} })
+			t.Work = graph.Work{Ops: Ops(s), Bytes: Bytes(s)}
+		},
 	}
-	return b.Build()
-}
-
-// Bind ties images, filters and results to the job's memory.
-func (j *Job) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("images", j.x), weft.Bind("filters", j.w), weft.Bind("results", j.y)}
 }
 
 // Operands are the images and the filters in the job's own memory; see Config.Split

@@ -21,6 +21,6 @@ func TestLargest(t *testing.T) {
 		if j.from, j.to = byImage(c.C, c.H, c.W), byImage(c.K, p, q); c.Split == Rows {
 			j.from, j.to = byRow(c.N, c.C, c.W, 0), byRow(c.N, c.K, q, 0)
 		}
-		workloadtest.Largest(t, j)
+		workloadtest.Largest(t, j.declare())
 	}
 }

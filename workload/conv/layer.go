@@ -134,7 +134,7 @@ func Of(ctx context.Context, rt *weft.Runtime, images, filters []float32, l Laye
 	if !s.same || l.Groups > 1 && l.N > 1 {
 		j.x = l.gather(images, s)
 	}
-	if _, err := workload.Call(ctx, rt, j, "conv"); err != nil {
+	if _, err := workload.Call(ctx, rt, j.declare(), "conv"); err != nil {
 		return nil, err
 	}
 	if s.down*s.across == 1 && (len(j.cuts) == 2 || l.N == 1) {

@@ -7,7 +7,6 @@ import (
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/signature"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -79,55 +78,25 @@ func (j *Job) window(g collective.Halo, lo, hi int64) collective.Block {
 	return w
 }
 
-// rowPieces are the rows of the results.
-func (j *Job) rowItems() sched.Items {
-	p, q := j.c.Out()
-	g := j.grid()
-	return sched.Items{
-		Extent: int64(p),
-		Cost:   func(lo, hi int64) float64 { return Ops(j.c.Shape) / float64(p) * float64(hi-lo) },
-		Bytes: func(lo, hi int64) (int64, int64) {
-			if hi == lo {
-				return 0, 0
-			}
-			w := j.window(g, lo, hi)
-			return (w.Hi-w.Lo)*g.RowBytes + int64(4*len(j.w)), (hi - lo) * int64(4*j.c.N*j.c.K*q)
-		},
-	}
-}
-
-// rowsTask is rows lo to hi of the results.
-func (j *Job) rowsTask(g collective.Halo, lo, hi int64) graph.Task {
-	s, w := j.c.Shape, j.window(g, lo, hi)
+// rowItems declares rows of the results that are dealt out.
+func (j *Job) rowItems() workload.Declaration {
+	s, g := j.c.Shape, j.grid()
 	p, q := s.Out()
-	params := rowsParams{graph.Conv2D(s), int(lo), int(hi - lo), int(w.Lo)}
-	return graph.Task{
-		Name: fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: s.steps(graph.Step{Kernel: RowsKernel, Launch: graph.Grid(hi-lo, int64(s.K), int64(s.N))}.With(params),
-			moreRowsKernel, func(p part) any { return moreRowsParams{params, p} }),
-		Work: graph.Work{
-			Ops:   Ops(s) / float64(p) * float64(hi-lo),
-			Bytes: float64((w.Hi-w.Lo)*g.RowBytes) + float64(4*len(j.w)) + float64(hi-lo)*float64(4*s.N*s.K*q),
+	each := Ops(s) / float64(p)
+	return workload.Declaration{
+		Of: "rows", Extent: int64(p), Ops: each,
+		Ports: []workload.Port{
+			workload.In("images", j.x, 0).Within(func(lo, hi int64) (offset, bytes int64) {
+				u := g.Use(0, j.window(g, lo, hi), graph.Read)
+				return u.Offset, u.Bytes
+			}),
+			workload.All("filters", j.w), workload.Out("results", j.y, s.N*s.K*q),
+		},
+		Cost: func(lo, hi int64) float64 { return each * float64(hi-lo) },
+		Task: func(t *graph.Task, lo, hi int64) {
+			params := rowsParams{graph.Conv2D(s), int(lo), int(hi - lo), int(j.window(g, lo, hi).Lo)}
+			t.Steps = s.steps(graph.Step{Kernel: RowsKernel, Launch: graph.Grid(hi-lo, int64(s.K), int64(s.N))}.With(params),
+				moreRowsKernel, func(p part) any { return moreRowsParams{params, p} })
 		},
 	}
-}
-
-// rowsGraph has a task for each range of rows.
-func (j *Job) rowsGraph(ranges []sched.Range) (*graph.Graph, error) {
-	_, q := j.c.Out()
-	g, out := j.grid(), int64(4*j.c.N*j.c.K*q)
-	var b graph.Builder
-	dx := b.Data(graph.Data{Name: "images", Bytes: int64(4 * len(j.x)), Input: true})
-	dw := b.Data(graph.Data{Name: "filters", Bytes: int64(4 * len(j.w)), Input: true})
-	dy := b.Data(graph.Data{Name: "results", Bytes: int64(4 * len(j.y)), Output: true})
-	for _, r := range ranges {
-		t := j.rowsTask(g, r.Lo, r.Hi)
-		t.Uses = []graph.Use{
-			g.Use(dx, j.window(g, r.Lo, r.Hi), graph.Read),
-			{Data: dw, Access: graph.Read},
-			{Data: dy, Offset: r.Lo * out, Bytes: r.Len() * out, Access: graph.Write},
-		}
-		b.Add(t)
-	}
-	return b.Build()
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/internal/text"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -55,6 +54,7 @@ func (c CurveConfig) row() int { return curveRows * (c.Degree + 1) }
 //
 // so that kernels have neither binomials nor long numbers, and a prime needs nothing of others.
 type CurveJob struct {
+	workload.Declared
 	c       CurveConfig
 	primes  []uint32
 	fields  []uint32 // the fieldLen numbers of each prime's field
@@ -79,7 +79,7 @@ func NewCurves(c CurveConfig) (*CurveJob, error) {
 		j.fields = append(j.fields, f.p, f.neg, f.one, f.square)
 	}
 	j.numbers = make([]uint32, len(j.primes)*c.row())
-	return j, nil
+	return j.declare(), nil
 }
 
 // CurvesOf counts curves of a degree, like [Of].
@@ -157,74 +157,34 @@ func (f *field) curves(numbers []uint32, p *curveParams) {
 	}
 }
 
-// Name describes what is counted.
-func (j *CurveJob) Name() string {
-	return fmt.Sprintf("enumerative curves of degree %d, %s", j.c.Degree, text.Count(len(j.primes), "prime"))
+// declare says what the job is. A task has a launch for as many degrees as a shader takes at a time.
+func (j *CurveJob) declare() *CurveJob {
+	d, row := float64(j.c.Degree), j.c.row()
+	j.Declared = workload.Declare(workload.Declaration{
+		Name:  fmt.Sprintf("enumerative curves of degree %d, %s", j.c.Degree, text.Count(len(j.primes), "prime")),
+		Class: workload.Exact, Of: "primes", Extent: int64(len(j.primes)),
+		Ports: []workload.Port{workload.In("fields", j.fields, fieldLen), workload.Out("numbers", j.numbers, row)},
+		Ops:   mulOps * (d*d + 60*d), Unit: graph.Int32,
+		Task: func(t *graph.Task, lo, hi int64) {
+			t.Work.Bytes = float64(4*row) * float64(hi-lo)
+			for from := 1; from <= j.c.Degree; {
+				to, rounds := from, 0
+				for to <= j.c.Degree && (to == from || rounds+to+64 < launchRounds) {
+					rounds += to + 64
+					to++
+				}
+				p := curveParams{int(hi - lo), j.c.Degree, from, to}
+				t.Steps = append(t.Steps, graph.Step{Kernel: CurvesKernel, Launch: graph.Grid(hi - lo)}.With(p))
+				from = to
+			}
+		},
+	})
+	return j
 }
-
-// Class is X: integers.
-func (j *CurveJob) Class() workload.Class { return workload.Exact }
-
-// Items are the primes.
-func (j *CurveJob) Items() sched.Items {
-	row := int64(4 * j.c.row())
-	return sched.Items{
-		Extent: int64(len(j.primes)),
-		Bytes:  func(lo, hi int64) (in, out int64) { return 4 * fieldLen * (hi - lo), row * (hi - lo) },
-	}
-}
-
-// Streamed says that primes need nothing of one another.
-func (j *CurveJob) Streamed() {}
-
-// Whole is all primes as one task.
-func (j *CurveJob) Whole() graph.Task { return j.task(0, int64(len(j.primes))) }
 
 // launchRounds is the number of rounds that a shader's loops take in a launch, at most: lavapipe
 // ends all loops after 65,535.
 const launchRounds = 50_000
-
-// task has a launch for as many degrees as a shader takes at a time.
-func (j *CurveJob) task(lo, hi int64) graph.Task {
-	d := float64(j.c.Degree)
-	t := graph.Task{
-		Name: fmt.Sprintf("primes %d-%d", lo, hi),
-		Work: graph.Work{Ops: mulOps * float64(hi-lo) * (d*d + 60*d), Bytes: float64(4*j.c.row()) * float64(hi-lo), Unit: graph.Int32},
-	}
-	for from := 1; from <= j.c.Degree; {
-		to, rounds := from, 0
-		for to <= j.c.Degree && (to == from || rounds+to+64 < launchRounds) {
-			rounds += to + 64
-			to++
-		}
-		p := curveParams{int(hi - lo), j.c.Degree, from, to}
-		t.Steps = append(t.Steps, graph.Step{Kernel: CurvesKernel, Launch: graph.Grid(hi - lo)}.With(p))
-		from = to
-	}
-	return t
-}
-
-// Graph has a task for each range of primes.
-func (j *CurveJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
-	fields := b.Data(graph.Data{Name: "fields", Bytes: int64(4 * len(j.fields)), Input: true})
-	numbers := b.Data(graph.Data{Name: "numbers", Bytes: int64(4 * len(j.numbers)), Output: true, Tolerance: graph.SameBytes})
-	row := int64(4 * j.c.row())
-	for _, r := range ranges {
-		t := j.task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{
-			{Data: fields, Offset: 4 * fieldLen * r.Lo, Bytes: 4 * fieldLen * r.Len(), Access: graph.Read},
-			{Data: numbers, Offset: row * r.Lo, Bytes: row * r.Len(), Access: graph.Write},
-		}
-		b.Add(t)
-	}
-	return b.Build()
-}
-
-// Bind ties fields and numbers to the job's memory.
-func (j *CurveJob) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("fields", j.fields), weft.Bind("numbers", j.numbers)}
-}
 
 // Result is the number of curves, joined from the last run.
 func (j *CurveJob) Result() *big.Int {

@@ -10,12 +10,12 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/text"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
 // Job is one integral.
 type Job struct {
+	workload.Declared
 	c      Config
 	p      params // of all points
 	fields []field
@@ -44,7 +44,7 @@ func New(c Config) (*Job, error) {
 		j.tables = append(j.tables, j.p.table(&f, roots)...)
 	}
 	j.sums = make([]uint32, chunks(c.points())*int64(len(j.primes)))
-	return j, nil
+	return j.declare(), nil
 }
 
 // params are the parameters of a task for all points.
@@ -72,8 +72,8 @@ func Of(ctx context.Context, rt *weft.Runtime, c Config) (*big.Int, error) {
 	return j.Result(), nil
 }
 
-// Name describes what is counted.
-func (j *Job) Name() string {
+// name describes what is counted.
+func (j *Job) name() string {
 	name := fmt.Sprintf("enumerative %s of Gr(%d,%d)", j.c.Problem, j.c.K, j.c.N)
 	switch j.c.Problem {
 	case Hypersurface:
@@ -84,24 +84,26 @@ func (j *Job) Name() string {
 	return fmt.Sprintf("%s, %s, %s", name, text.Count(j.p.count, "point"), text.Count(len(j.primes), "prime"))
 }
 
-// Class is X: integers.
-func (j *Job) Class() workload.Class { return workload.Exact }
-
-// Items are the fixed points, cut at chunks.
-func (j *Job) Items() sched.Items {
-	return sched.Items{
-		Extent: int64(j.p.count), Align: chunk,
-		Bytes: func(lo, hi int64) (in, out int64) {
-			return int64(4 * (len(j.space) + len(j.tables))), 4 * chunks(hi-lo) * int64(len(j.primes))
+// declare says what the job is: fixed points, cut at chunks.
+func (j *Job) declare() *Job {
+	row := len(j.primes)
+	d := workload.Declaration{
+		Name: j.name(), Class: workload.Exact, Of: "points", Extent: int64(j.p.count), Align: chunk,
+		Ports: []workload.Port{workload.All("space", j.space), workload.All("fields", j.tables), workload.Out("sums", j.sums, row).Per(chunk)},
+		Unit:  graph.Int32,
+		Task: func(t *graph.Task, lo, hi int64) {
+			p := j.p
+			p.first, p.count = int(lo), int(hi-lo)
+			t.Steps = []graph.Step{graph.Step{Kernel: Kernel, Launch: graph.Grid(chunks(hi-lo), int64(p.primes))}.With(p)}
+			t.Work.Ops, t.Work.Bytes = float64(hi-lo)*float64(p.primes)*j.ops(), float64(4*chunks(hi-lo)*int64(row))
 		},
 	}
+	if j.most > 0 {
+		d.Ends = func(lo int64) int64 { return lo + j.most }
+	}
+	j.Declared = workload.Declare(d)
+	return j
 }
-
-// Streamed says that points need nothing of one another.
-func (j *Job) Streamed() {}
-
-// Whole is all points as one task.
-func (j *Job) Whole() graph.Task { return j.task(0, int64(j.p.count)) }
 
 // mulOps is the number of operations of a modular multiplication.
 const mulOps = 6
@@ -124,16 +126,6 @@ func (j *Job) ops() float64 {
 	return mulOps * (1.5*k + 4 + muls)
 }
 
-func (j *Job) task(lo, hi int64) graph.Task {
-	p := j.p
-	p.first, p.count = int(lo), int(hi-lo)
-	return graph.Task{
-		Name:  fmt.Sprintf("points %d-%d", lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: Kernel, Launch: graph.Grid(chunks(hi-lo), int64(p.primes))}.With(p)},
-		Work:  graph.Work{Ops: float64(hi-lo) * float64(p.primes) * j.ops(), Bytes: float64(4 * chunks(hi-lo) * int64(p.primes)), Unit: graph.Int32},
-	}
-}
-
 // taskOps is the number of operations that a core does in half a second.
 const taskOps = 1 << 30
 
@@ -142,41 +134,7 @@ const taskOps = 1 << 30
 func (j *Job) Hosted() workload.Job {
 	h := *j
 	h.most = chunk * max(int64(taskOps/(j.ops()*float64(len(j.primes)))/chunk), 1)
-	return &h
-}
-
-// Graph has a task for each range of points, or several. Ranges must begin at multiples of a
-// chunk.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
-	space := b.Data(graph.Data{Name: "space", Bytes: int64(4 * len(j.space)), Input: true})
-	fields := b.Data(graph.Data{Name: "fields", Bytes: int64(4 * len(j.tables)), Input: true})
-	sums := b.Data(graph.Data{Name: "sums", Bytes: int64(4 * len(j.sums)), Output: true, Tolerance: graph.SameBytes})
-	row := int64(4 * len(j.primes))
-	for _, r := range ranges {
-		if r.Lo%chunk != 0 || r.Hi%chunk != 0 && r.Hi != int64(j.p.count) {
-			return nil, fmt.Errorf("enumerative: range %d-%d cuts a chunk: begin and end at multiples of %d", r.Lo, r.Hi, chunk)
-		}
-		each := r.Len()
-		if j.most > 0 {
-			each = min(each, j.most)
-		}
-		for lo := r.Lo; lo < r.Hi; lo += each {
-			hi := min(lo+each, r.Hi)
-			t := j.task(lo, hi)
-			t.Uses = []graph.Use{
-				{Data: space, Access: graph.Read}, {Data: fields, Access: graph.Read},
-				{Data: sums, Offset: row * (lo / chunk), Bytes: row * chunks(hi-lo), Access: graph.Write},
-			}
-			b.Add(t)
-		}
-	}
-	return b.Build()
-}
-
-// Bind ties the problem and the sums to the job's memory.
-func (j *Job) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("space", j.space), weft.Bind("fields", j.tables), weft.Bind("sums", j.sums)}
+	return h.declare()
 }
 
 // Sums are the sums of each chunk of points, modulo each prime, after a run, in the job's own

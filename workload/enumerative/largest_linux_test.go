@@ -20,7 +20,7 @@ func TestLargest(t *testing.T) {
 			j.tables = append(j.tables, j.p.table(&f, make([]int64, c.N))...)
 		}
 		j.sums = workloadtest.Hollow[uint32](t, int(chunks(c.points()))*len(j.primes))
-		workloadtest.Largest(t, j)
+		workloadtest.Largest(t, j.declare())
 	}
 	workloadtest.Largest(t, workloadtest.New[*CurveJob](t)(NewCurves(CurveConfig{Degree: maxCurves})))
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/internal/text"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -66,6 +65,7 @@ func (c DivergenceConfig) Bytes() float64 { return 8 * float64(c.Pairs) * (2*flo
 
 // DivergenceJob is one set of pairs of vectors.
 type DivergenceJob struct {
+	workload.Declared
 	c    DivergenceConfig
 	p, q []float64
 	out  []float64 // after a run
@@ -97,7 +97,7 @@ func NewDivergences(c DivergenceConfig) (*DivergenceJob, error) {
 }
 
 func newDivergences(c DivergenceConfig, p, q []float64) *DivergenceJob {
-	return &DivergenceJob{c: c, p: p, q: q, out: make([]float64, c.Pairs)}
+	return (&DivergenceJob{c: c, p: p, q: q, out: make([]float64, c.Pairs)}).declare()
 }
 
 // Divergences returns the divergence of each vector of p from the one of q in its place, on the
@@ -237,62 +237,22 @@ func squares(p, q float64) float64 {
 	return d * d
 }
 
-// Name says what there is.
-func (j *DivergenceJob) Name() string {
-	return fmt.Sprintf("bregman %s of %s of vectors of %d", j.c.Function, text.Count(j.c.Pairs, "pair"), j.c.Dim)
-}
-
-// Class is R: a pair does not depend on others.
-func (j *DivergenceJob) Class() workload.Class { return workload.RowExact }
-
-// Items are the pairs.
-func (j *DivergenceJob) Items() sched.Items {
-	d := int64(j.c.Dim)
-	return sched.Items{Extent: int64(j.c.Pairs), Bytes: func(lo, hi int64) (in, out int64) { return 16 * d * (hi - lo), 8 * (hi - lo) }}
-}
-
-// Streamed says that pairs need nothing of one another.
-func (j *DivergenceJob) Streamed() {}
-
-// Whole is all pairs as one task.
-func (j *DivergenceJob) Whole() graph.Task { return j.task(0, int64(j.c.Pairs)) }
-
-func (j *DivergenceJob) task(lo, hi int64) graph.Task {
+// declare says what the job is. A pair does not depend on others, and so rows are exact.
+func (j *DivergenceJob) declare() *DivergenceJob {
 	ops := 40. // of a logarithm or a series
 	if j.c.Function == Squares {
 		ops = 3
 	}
-	p := divergenceParams{slices.Index(functions, j.c.Function), j.c.Dim, int(hi - lo)}
-	n, d := float64(hi-lo), float64(j.c.Dim)
-	return graph.Task{
-		Name:  fmt.Sprintf("pairs %d-%d", lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: DivergencesKernel, Launch: graph.Grid(hi - lo)}.With(p)},
-		Work:  graph.Work{Ops: ops * d * n, Bytes: 8 * (2*d + 1) * n, Unit: graph.FP64},
-	}
-}
-
-// Graph has a task for each range of pairs.
-func (j *DivergenceJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
-	each := 8 * int64(j.c.Dim)
-	p := b.Data(graph.Data{Name: "p", Bytes: each * int64(j.c.Pairs), Input: true})
-	q := b.Data(graph.Data{Name: "q", Bytes: each * int64(j.c.Pairs), Input: true})
-	out := b.Data(graph.Data{Name: "divergences", Bytes: 8 * int64(j.c.Pairs), Output: true})
-	for _, r := range ranges {
-		t := j.task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{
-			{Data: p, Offset: each * r.Lo, Bytes: each * r.Len(), Access: graph.Read},
-			{Data: q, Offset: each * r.Lo, Bytes: each * r.Len(), Access: graph.Read},
-			{Data: out, Offset: 8 * r.Lo, Bytes: 8 * r.Len(), Access: graph.Write},
-		}
-		b.Add(t)
-	}
-	return b.Build()
-}
-
-// Bind ties vectors and divergences to the job's memory.
-func (j *DivergenceJob) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("p", j.p), weft.Bind("q", j.q), weft.Bind("divergences", j.out)}
+	j.Declared = workload.Declare(workload.Declaration{
+		Name:  fmt.Sprintf("bregman %s of %s of vectors of %d", j.c.Function, text.Count(j.c.Pairs, "pair"), j.c.Dim),
+		Class: workload.RowExact, Of: "pairs", Extent: int64(j.c.Pairs),
+		Ports:  []workload.Port{workload.In("p", j.p, j.c.Dim), workload.In("q", j.q, j.c.Dim), workload.Out("divergences", j.out, 1)},
+		Kernel: DivergencesKernel, Params: func(lo, hi int64) any {
+			return divergenceParams{slices.Index(functions, j.c.Function), j.c.Dim, int(hi - lo)}
+		},
+		Ops: ops * float64(j.c.Dim), Unit: graph.FP64,
+	})
+	return j
 }
 
 // Operands are the vectors in the job's own memory. Between runs a caller may set them.

@@ -20,6 +20,6 @@ func TestLargest(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := func(n int) []float64 { return workloadtest.Hollow[float64](t, n) }
-		workloadtest.Largest(t, &DivergenceJob{c: c, p: h(maxNumbers), q: h(maxNumbers), out: h(c.Pairs)})
+		workloadtest.Largest(t, (&DivergenceJob{c: c, p: h(maxNumbers), q: h(maxNumbers), out: h(c.Pairs)}).declare())
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/signature"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 )
@@ -82,6 +81,7 @@ func short(n int, name string) error {
 
 // Job is one landscape. Its rows, or parts of them, are dealt out by cost.
 type Job struct {
+	workload.Declared
 	name     string
 	parts    int // of a row, each of which is a piece of the work
 	model    *Model
@@ -209,45 +209,16 @@ func pieces(name string, parts int) signature.Kernel {
 	})
 }
 
-// Name says of which structure the landscape is.
-func (j *Job) Name() string { return fmt.Sprintf("landscape %s, %d residues", j.name, j.model.Beads()) }
-
-// Class is R: rows do not depend on how they are dealt out.
-func (j *Job) Class() workload.Class { return workload.RowExact }
-
 // Hosted is the job in its form for CPUs alone, whose items are parts of rows.
 func (j *Job) Hosted() workload.Job {
 	hosted := *j
 	hosted.parts = hostedParts
-	return &hosted
+	return hosted.declare()
 }
-
-// Items are the rows or their parts. Those in the middle of the chain cost most.
-func (j *Job) Items() sched.Items {
-	return sched.Items{
-		Extent: j.extent(),
-		Cost:   func(lo, hi int64) float64 { return float64(j.costBefore(hi) - j.costBefore(lo)) },
-		Bytes: func(lo, hi int64) (in, out int64) {
-			if hi == lo {
-				return 0, 0
-			}
-			return 8 * int64(len(j.model.Native)+len(j.turns)), j.offset(hi) - j.offset(lo)
-		},
-	}
-}
-
-// Streamed says that no energy needs another.
-func (j *Job) Streamed() {}
 
 // taskPairs is the least number of bead pairs per task: about 20 µs of work, which keeps the
 // overhead of a task near 2 %.
 const taskPairs = 128
-
-// Grain returns the number of items of a task: for short chains the parts of a row.
-func (j *Job) Grain() int64 {
-	n := j.model.Beads()
-	return min(1+taskPairs/Cost(n, n/2-2), int64(j.parts)) // by the row in the middle
-}
 
 func (j *Job) extent() int64 { return int64(RowCount(j.model.Beads()) * j.parts) }
 
@@ -262,26 +233,39 @@ func (j *Job) costBefore(piece int64) int64 {
 // offset returns where a piece begins in the bytes of the energies.
 func (j *Job) offset(piece int64) int64 { return 8 * piece * int64(Angles/j.parts) }
 
-// Whole is the landscape as one task.
-func (j *Job) Whole() graph.Task { return j.task(0, j.extent()) }
+// declare says what the job is: rows or their parts, of which those in the middle of the chain cost most. Rows do not
+// depend on how they are dealt out. For short chains a task is worth no less than all parts of a row.
+func (j *Job) declare() *Job {
+	of, n := "rows", j.model.Beads()
+	if j.parts > 1 {
+		of = "parts"
+	}
+	j.Declared = workload.Declare(workload.Declaration{
+		Name: fmt.Sprintf("landscape %s, %d residues", j.name, n), Class: workload.RowExact, Of: of, Extent: j.extent(),
+		Grain: min(1+taskPairs/Cost(n, n/2-2), int64(j.parts)), // by the row in the middle
+		Ports: []workload.Port{
+			workload.All("native", j.model.Native), workload.All("turns", j.turns), workload.Out("energies", j.energies, Angles/j.parts),
+		},
+		Cost: func(lo, hi int64) float64 { return float64(j.costBefore(hi) - j.costBefore(lo)) },
+		Task: j.task,
+	})
+	return j
+}
 
-func (j *Job) task(lo, hi int64) graph.Task {
+// task completes the task of a range.
+func (j *Job) task(t *graph.Task, lo, hi int64) {
 	n, parts := j.model.Beads(), int64(j.parts)
 	rows := (hi+parts-1)/parts - lo/parts
 	step := func(k *graph.Kernel, from int) graph.Step {
 		return graph.Step{Kernel: k, Launch: graph.Grid(rows, Angles)}.With(params{n, int(lo), int(hi - lo), from, j.energy})
 	}
-	t := graph.Task{
-		Name:  fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: []graph.Step{step(Kernel, 0)},
-		Work: graph.Work{
-			Ops:   pairOps * float64(Angles/parts) * float64(j.costBefore(hi)-j.costBefore(lo)),
-			Bytes: float64(8*int64(len(j.model.Native)) + j.offset(hi) - j.offset(lo)),
-			Unit:  graph.FP64,
-		},
+	t.Work = graph.Work{
+		Ops:   pairOps * float64(Angles/parts) * float64(j.costBefore(hi)-j.costBefore(lo)),
+		Bytes: float64(8*int64(len(j.model.Native)) + j.offset(hi) - j.offset(lo)),
+		Unit:  graph.FP64,
 	}
+	t.Steps = []graph.Step{step(Kernel, 0)}
 	if parts > 1 {
-		t.Name = fmt.Sprintf("parts %d-%d", lo, hi)
 		t.Steps[0].Kernel = partsKernel
 	} else if most := n * n / 4; most > shaderPairs { // of the row in the middle
 		t.Steps[0].Kernel = longKernel
@@ -290,30 +274,6 @@ func (j *Job) task(lo, hi int64) graph.Task {
 		}
 		t.Steps = append(t.Steps, step(finishKernel, 0))
 	}
-	return t
-}
-
-// Graph has a task for each range of rows or parts.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
-	native := b.Data(graph.Data{Name: "native", Bytes: int64(8 * len(j.model.Native)), Input: true})
-	turns := b.Data(graph.Data{Name: "turns", Bytes: int64(8 * len(j.turns)), Input: true})
-	energies := b.Data(graph.Data{Name: "energies", Bytes: int64(8 * len(j.energies)), Output: true})
-	for _, r := range ranges {
-		t := j.task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{
-			{Data: native, Access: graph.Read},
-			{Data: turns, Access: graph.Read},
-			{Data: energies, Offset: j.offset(r.Lo), Bytes: j.offset(r.Hi) - j.offset(r.Lo), Access: graph.Write},
-		}
-		b.Add(t)
-	}
-	return b.Build()
-}
-
-// Bind ties the structure, the turns and the energies to the job's memory.
-func (j *Job) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("native", j.model.Native), weft.Bind("turns", j.turns), weft.Bind("energies", j.energies)}
 }
 
 // Result is the landscape after a run: the energy at [i*Angles+k] is that after

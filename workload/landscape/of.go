@@ -33,8 +33,9 @@ func newJob(native []float64, name string) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Job{
+	j := &Job{
 		name: name, parts: 1, model: model, energy: model.Energy(native), turns: Turns(),
 		energies: make([]float64, RowCount(model.Beads())*Angles),
-	}, nil
+	}
+	return j.declare(), nil
 }

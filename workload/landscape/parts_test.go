@@ -67,10 +67,10 @@ func TestPiecesOfTasks(t *testing.T) {
 	funcs := Funcs()
 	for _, m := range chains(t) {
 		want := sample(m)
-		rows := &Job{model: m, parts: 1, energy: m.Energy(m.Native), turns: Turns(), energies: make([]float64, len(want))}
+		rows := (&Job{model: m, parts: 1, energy: m.Energy(m.Native), turns: Turns(), energies: make([]float64, len(want))}).declare()
 		for _, j := range []*Job{rows, rows.Hosted().(*Job)} {
 			check := func(lo, hi int64, cut float64) {
-				step := j.task(lo, hi).Steps[0]
+				step := j.Task(lo, hi).Steps[0]
 				got := unset(len(want))
 				from, to := j.offset(lo), j.offset(hi)
 				c := &weft.Call{Params: step.Params, Args: [][]byte{
@@ -120,7 +120,7 @@ func TestPiecesOfTasks(t *testing.T) {
 // of its parts.
 func TestPartsCost(t *testing.T) {
 	for _, n := range []int{4, 5, 46, 301} {
-		rows := &Job{model: &Model{&protein.Model{Native: make([]float64, 3*n)}}, parts: 1}
+		rows := (&Job{model: &Model{&protein.Model{Native: make([]float64, 3*n)}}, parts: 1}).declare()
 		parts := rows.Hosted().(*Job)
 		if got, want := parts.extent(), hostedParts*rows.extent(); got != want {
 			t.Fatalf("%d beads: %d parts, want %d", n, got, want)
@@ -143,7 +143,7 @@ func TestPartsCost(t *testing.T) {
 			t.Errorf("%d beads: all parts cost %v, want %d, %d times the rows' %d", n, got, sum, hostedParts, CostBefore(n, RowCount(n)))
 		}
 		for lo := range rows.extent() {
-			got, want := parts.task(hostedParts*lo, parts.extent()).Work, rows.task(lo, rows.extent()).Work
+			got, want := parts.Task(hostedParts*lo, parts.extent()).Work, rows.Task(lo, rows.extent()).Work
 			cost := CostBefore(n, RowCount(n)) - CostBefore(n, int(lo))
 			if got != want || want.Ops != 25*Angles*float64(cost) || want.Bytes != float64(8*(3*n+Angles*int(rows.extent()-lo))) {
 				t.Fatalf("%d beads from row %d on: work %+v in parts, %+v in rows", n, lo, got, want)
@@ -158,9 +158,9 @@ func TestGrain(t *testing.T) {
 		beads int
 		want  int64
 	}{{4, 5}, {5, 5}, {10, 5}, {20, 2}, {46, 1}, {MaxResidues, 1}} {
-		rows := &Job{model: &Model{&protein.Model{Native: make([]float64, 3*c.beads)}}, parts: 1}
-		if got := rows.Hosted().(*Job).Grain(); got != c.want || rows.Grain() != 1 {
-			t.Errorf("%d beads: a task has at least %d parts or %d rows, want %d or one", c.beads, got, rows.Grain(), c.want)
+		rows := (&Job{model: &Model{&protein.Model{Native: make([]float64, 3*c.beads)}}, parts: 1}).declare()
+		if got := rows.Hosted().Items().Grain; got != c.want || rows.Items().Grain != 1 {
+			t.Errorf("%d beads: a task has at least %d parts or %d rows, want %d or one", c.beads, got, rows.Items().Grain, c.want)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/signature"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -84,6 +83,7 @@ func (c Config) Bytes() float64 {
 // Job is one tree. Chunks of 2^h leaves are dealt out, each is reduced to one
 // node, and last tasks reduce the nodes to the root.
 type Job struct {
+	workload.Declared
 	mode      Mode
 	digests   int // 1 where the leaves are hashed already
 	n         int
@@ -125,7 +125,7 @@ func New(c Config) (*Job, error) {
 	// A chunk taller than the tree would hash the root of Dup with itself.
 	j.h = min(max(h, minHeight), maxHeight, Height(j.n))
 	j.chunks = (j.n + 1<<j.h - 1) >> j.h
-	return j, nil
+	return j.declare(), nil
 }
 
 var (
@@ -224,29 +224,10 @@ func reduceInto(mode Mode, dst, src []byte, n, h int) {
 	Reduce(mode, dst, above, h-1)
 }
 
-// Name says which tree it is.
-func (j *Job) Name() string { return fmt.Sprintf("merkle %s, %d leaves", j.mode, j.n) }
-
-// Class is X: hashes do not depend on how they are dealt out.
-func (j *Job) Class() workload.Class { return workload.Exact }
-
-// Items are the leaves, cut between chunks.
-func (j *Job) Items() sched.Items {
-	return sched.Items{
-		Extent: int64(j.n),
-		Align:  1 << j.h,
-		Bytes:  func(lo, hi int64) (in, out int64) { return Size * (hi - lo), Size * j.reduced(lo, hi) },
-	}
-}
-
 // reduced returns how many nodes a range of leaves is reduced to.
 func (j *Job) reduced(lo, hi int64) int64 { return (hi - lo + 1<<j.h - 1) >> j.h }
 
-// Streamed says that leaves are hashed wherever others are: copying them to a GPU takes twice
-// as long as hashing them there.
-func (j *Job) Streamed() {}
-
-// Feed moves the leaves.
+// Feed moves the leaves: copying them to a GPU takes twice as long as hashing them there.
 func (j *Job) Feed(get func(bytes int) ([]byte, error)) (restore func(), err error) {
 	mem, err := get(len(j.leaves))
 	if err != nil {
@@ -255,42 +236,48 @@ func (j *Job) Feed(get func(bytes int) ([]byte, error)) (restore func(), err err
 	copy(mem, j.leaves)
 	old := j.leaves
 	j.leaves = mem
-	return func() { j.leaves = old }, nil
+	j.declare()
+	return func() {
+		j.leaves = old
+		j.declare()
+	}, nil
 }
 
-// Whole is the tree as one task; the few hashes above the chunks are left out.
-func (j *Job) Whole() graph.Task { return j.task(0, int64(j.n)) }
-
-func (j *Job) task(lo, hi int64) graph.Task {
-	n, mode := int(hi-lo), j.mode
+// declare says what the job is: leaves, cut between chunks. Hashes do not depend on how they are dealt out. All as one
+// task leave out the few hashes above the chunks.
+func (j *Job) declare() *Job {
+	nodes := workload.Between("nodes", int64(j.chunks)*Size, Size)
+	if j.nodes != nil {
+		nodes = workload.Out("nodes", j.nodes, Size)
+	}
+	mode := j.mode
 	if j.digests == 1 {
 		mode = Dup // which counts no hashes of leaves
 	}
-	return graph.Task{
-		Name: fmt.Sprintf("leaves %d-%d", lo, hi),
-		Steps: []graph.Step{
-			graph.Step{Kernel: ChunkKernel, Launch: graph.Grid(j.reduced(lo, hi))}.With(chunkParams{int(j.mode), j.h, n, j.digests}),
+	j.Declared = workload.Declare(workload.Declaration{
+		Name: fmt.Sprintf("merkle %s, %d leaves", j.mode, j.n), Class: workload.Exact, Of: "leaves", Extent: int64(j.n), Align: 1 << j.h,
+		Ports: []workload.Port{workload.In("leaves", j.leaves, Size), nodes.Per(1 << j.h), workload.Out("root", j.root[:], 0).NoRange()},
+		Task: func(t *graph.Task, lo, hi int64) {
+			n := int(hi - lo)
+			t.Steps = []graph.Step{
+				graph.Step{Kernel: ChunkKernel, Launch: graph.Grid(j.reduced(lo, hi))}.With(chunkParams{int(j.mode), j.h, n, j.digests}),
+			}
+			t.Work = work(mode, n)
 		},
-		Work: graph.Work{Ops: IntegerOps * Ops(mode, n), Bytes: Bytes(mode, n), Unit: graph.Int32},
-	}
+		Then: j.join,
+	})
+	return j
 }
 
-// Graph has a task for each range of leaves, one for the root, and others between
-// if there are many chunks.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
-	leaves := b.Data(graph.Data{Name: "leaves", Bytes: int64(len(j.leaves)), Input: true})
-	nodes := b.Data(graph.Data{Name: "nodes", Bytes: int64(j.chunks) * Size, Output: j.nodes != nil, Tolerance: graph.SameBytes})
-	top := b.Data(graph.Data{Name: "root", Bytes: Size, Output: true, Tolerance: graph.SameBytes})
-	for _, r := range ranges {
-		t := j.task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{
-			{Data: leaves, Offset: Size * r.Lo, Bytes: Size * r.Len(), Access: graph.Read},
-			{Data: nodes, Offset: Size * (r.Lo >> j.h), Bytes: Size * j.reduced(r.Lo, r.Hi), Access: graph.Write},
-		}
-		b.Add(t)
-	}
-	count := j.chunks
+// work is that of hashing a tree of nodes.
+func work(mode Mode, n int) graph.Work {
+	return graph.Work{Ops: IntegerOps * Ops(mode, n), Bytes: Bytes(mode, n), Unit: graph.Int32}
+}
+
+// join adds a task for the root, and others before it if there are many chunks. The nodes are hashed in pairs already,
+// as Dup counts.
+func (j *Job) join(b *graph.Builder) {
+	nodes, top, count := graph.DataID(1), graph.DataID(2), j.chunks
 	// One block of a GPU would take long over many nodes, and so would one core.
 	for level := 1; count > manyChunks; level++ {
 		high := (count + 1<<minHeight - 1) >> minHeight
@@ -302,8 +289,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 				graph.Step{Kernel: ChunkKernel, Launch: graph.Grid(int64(high))}.With(chunkParams{int(j.mode), minHeight, count, 1}),
 			},
 			Uses: []graph.Use{{Data: nodes, Access: graph.Read}, {Data: above, Access: graph.Write}},
-			// The nodes are hashed in pairs already: what Dup counts.
-			Work: graph.Work{Ops: IntegerOps * Ops(Dup, count), Bytes: Bytes(Dup, count), Unit: graph.Int32},
+			Work: work(Dup, count),
 		})
 		nodes, count = above, high
 	}
@@ -311,19 +297,9 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 		Name:      "root",
 		Steps:     []graph.Step{graph.Step{Kernel: RootKernel, Launch: graph.Grid(1)}.With(rootParams{int(j.mode), count})},
 		Uses:      []graph.Use{{Data: nodes, Access: graph.Read}, {Data: top, Access: graph.Write}},
-		Work:      graph.Work{Ops: IntegerOps * Ops(Dup, count), Bytes: Bytes(Dup, count), Unit: graph.Int32},
+		Work:      work(Dup, count),
 		Workspace: int64((count+1)/2) * Size,
 	})
-	return b.Build()
-}
-
-// Bind ties the leaves and the root to the job's memory.
-func (j *Job) Bind() []weft.Binding {
-	all := []weft.Binding{weft.Bind("leaves", j.leaves), weft.Bind("root", j.root[:])}
-	if j.nodes != nil {
-		all = append(all, weft.Bind("nodes", j.nodes))
-	}
-	return all
 }
 
 // Root is the root after a run.

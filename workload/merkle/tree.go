@@ -57,7 +57,7 @@ func TreeOf(ctx context.Context, rt *weft.Runtime, leaves [][]byte) (*Tree, erro
 			return nil, err
 		}
 		j.nodes = make([]byte, j.chunks*Size)
-		if _, err := workload.Call(ctx, rt, j, "merkle"); err != nil {
+		if _, err := workload.Call(ctx, rt, j.declare(), "merkle"); err != nil {
 			return nil, err
 		}
 		t.h, t.levels = j.h, [][]byte{j.nodes}

@@ -59,7 +59,7 @@ func TestLayersGrain(t *testing.T) {
 	for blocks := 1; blocks <= 24; blocks++ {
 		for devices := 1; devices <= 9; devices++ {
 			j := LayersJob{bounds: make([]uint32, blocks+1), devices: devices}
-			if g := int(j.Grain()); g*devices < blocks || (g-1)*devices >= blocks {
+			if g := int(j.Items().Grain); g*devices < blocks || (g-1)*devices >= blocks {
 				t.Errorf("%d blocks on %d devices: tasks of %d", blocks, devices, g)
 			}
 		}

@@ -250,6 +250,7 @@ func (j *LayersJob) Items() sched.Items {
 	s := j.spread()
 	return sched.Items{
 		Extent: int64(len(j.bounds) - 1),
+		Grain:  int64((len(j.bounds) + j.devices - 2) / j.devices), // each device gets one task per layer
 		Cost: func(lo, hi int64) (all float64) {
 			for l := range j.weights {
 				all += cost(j.work(l, lo, hi))
@@ -276,9 +277,6 @@ func (j *LayersJob) Place(m *machine.Machine) error {
 	j.devices = len(on)
 	return err
 }
-
-// Grain is the least number of blocks of a task: each device gets one task per layer.
-func (j *LayersJob) Grain() int64 { return int64((len(j.bounds) + j.devices - 2) / j.devices) }
 
 // Whole is all layers as one task.
 func (j *LayersJob) Whole() graph.Task {

@@ -276,7 +276,9 @@ func (j *RankJob) Items() sched.Items {
 	}
 	return sched.Items{
 		Extent: int64(j.blocks()),
-		Cost:   func(lo, hi int64) float64 { return cost(j.work(lo, hi)) },
+		// Each device gets one task per step, since all tasks of a step wait for all tasks of the one before.
+		Grain: int64((j.blocks() + j.devices - 1) / j.devices),
+		Cost:  func(lo, hi int64) float64 { return cost(j.work(lo, hi)) },
 		Bytes: func(lo, hi int64) (in, out int64) {
 			if lo == hi {
 				return 0, 0
@@ -308,10 +310,6 @@ func (j *RankJob) Place(m *machine.Machine) error {
 	j.devices = len(on)
 	return err
 }
-
-// Grain is the least number of blocks of a task: each device gets one task per step, since all tasks
-// of a step wait for all tasks of the one before.
-func (j *RankJob) Grain() int64 { return int64((j.blocks() + j.devices - 1) / j.devices) }
 
 // Whole is all steps as one task.
 func (j *RankJob) Whole() graph.Task {

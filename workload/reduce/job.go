@@ -13,7 +13,6 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -88,6 +87,7 @@ func (c Config) Bytes() float64 { return 4*float64(c.N) + 4 }
 // Job reduces one vector of float32. Blocks are dealt out; one last task folds
 // the partial results of all.
 type Job struct {
+	workload.Declared
 	c   Config
 	op  operation
 	x   []float32
@@ -103,7 +103,7 @@ func New(c Config) (*Job, error) {
 	j := &Job{c: c, x: make([]float32, c.N)}
 	j.op = operations[slices.Index(Operations(), c.Op)]
 	philox.Fill32(j.x, c.Seed, 0)
-	return j, nil
+	return j.declare(), nil
 }
 
 // Funcs are the Go kernels of this workload.
@@ -169,71 +169,33 @@ func foldPartials(op string, kernel func(partial []float32, n int) float32) sign
 	})
 }
 
-// Name describes the reduction.
-func (j *Job) Name() string { return fmt.Sprintf("reduce %s of %d", j.c.Op, j.c.N) }
-
-// Class is X: the tree is fixed, and ranges begin and end at blocks.
-func (j *Job) Class() workload.Class { return workload.Exact }
-
-// Items are the elements, cut at blocks.
-func (j *Job) Items() sched.Items {
-	return sched.Items{
-		Extent: int64(j.c.N),
-		Align:  Block,
-		Cost:   func(lo, hi int64) float64 { return Ops(int(hi - lo)) },
-		Bytes:  func(lo, hi int64) (in, out int64) { return 4 * (hi - lo), 4 * int64(Blocks(int(hi-lo))) },
-	}
-}
-
-// Streamed says that blocks are folded wherever others are.
-func (j *Job) Streamed() {}
-
-// Whole folds all blocks in one task; the time to fold their partial results is
-// negligible.
-func (j *Job) Whole() graph.Task { return j.task(0, int64(j.c.N)) }
-
-func (j *Job) task(lo, hi int64) graph.Task {
-	n := int(hi - lo)
-	return graph.Task{
-		Name:  fmt.Sprintf("elements %d-%d", lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: j.op.blocks, Launch: graph.Grid(int64(Blocks(n)))}.With(blockParams{n})},
-		Work:  graph.Work{Ops: Ops(n), Bytes: Bytes(n, 4)},
-	}
-}
-
-// Graph has a task for each range of elements and one that folds their partial
-// results. Ranges must begin at multiples of [Block] and end there or with the
-// vector.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	n, partials := int64(j.c.N), Blocks(j.c.N)
-	var b graph.Builder
-	dx := b.Data(graph.Data{Name: "elements", Bytes: 4 * n, Input: true})
-	dp := b.Data(graph.Data{Name: "partials", Bytes: int64(4 * partials), Elem: graph.F4, Tolerance: graph.SameBytes})
-	dr := b.Data(graph.Data{Name: "result", Bytes: 4, Output: true, Elem: graph.F4, Tolerance: graph.SameBytes})
-	for _, r := range ranges {
-		if r.Lo%Block != 0 || r.Hi%Block != 0 && r.Hi != n {
-			return nil, fmt.Errorf("reduce: range %d-%d cuts a block: begin and end at multiples of %d", r.Lo, r.Hi, Block)
-		}
-		t := j.task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{
-			{Data: dx, Offset: 4 * r.Lo, Bytes: 4 * r.Len(), Access: graph.Read},
-			{Data: dp, Offset: 4 * r.Lo / Block, Bytes: int64(4 * Blocks(int(r.Len()))), Access: graph.Write},
-		}
-		b.Add(t)
-	}
-	b.Add(graph.Task{
-		Name:      "fold",
-		Steps:     []graph.Step{graph.Step{Kernel: j.op.fold, Launch: graph.Grid(1)}.With(foldParams{partials, j.c.N})},
-		Uses:      []graph.Use{{Data: dp, Access: graph.Read}, {Data: dr, Access: graph.Write}},
-		Work:      graph.Work{Ops: Ops(partials), Bytes: Bytes(partials, 4)},
-		Workspace: int64(4 * partials),
+// declare says what the job is: elements, cut at blocks, and a last task that folds the partial results of all. The
+// tree is fixed, and so results are exact. The time to fold partial results is negligible.
+func (j *Job) declare() *Job {
+	partials := Blocks(j.c.N)
+	j.Declared = workload.Declare(workload.Declaration{
+		Name: fmt.Sprintf("reduce %s of %d", j.c.Op, j.c.N), Class: workload.Exact, Of: "elements", Extent: int64(j.c.N), Align: Block,
+		Ports: []workload.Port{
+			workload.In("elements", j.x, 1), workload.Between("partials", int64(4*partials), 4).Per(Block).Elements(graph.F4),
+			workload.Out("result", j.out[:], 0).NoRange().Elements(graph.F4),
+		},
+		Cost: func(lo, hi int64) float64 { return Ops(int(hi - lo)) },
+		Task: func(t *graph.Task, lo, hi int64) {
+			n := int(hi - lo)
+			t.Steps = []graph.Step{graph.Step{Kernel: j.op.blocks, Launch: graph.Grid(int64(Blocks(n)))}.With(blockParams{n})}
+			t.Work = graph.Work{Ops: Ops(n), Bytes: Bytes(n, 4)}
+		},
+		Then: func(b *graph.Builder) {
+			b.Add(graph.Task{
+				Name:      "fold",
+				Steps:     []graph.Step{graph.Step{Kernel: j.op.fold, Launch: graph.Grid(1)}.With(foldParams{partials, j.c.N})},
+				Uses:      []graph.Use{{Data: 1, Access: graph.Read}, {Data: 2, Access: graph.Write}},
+				Work:      graph.Work{Ops: Ops(partials), Bytes: Bytes(partials, 4)},
+				Workspace: int64(4 * partials),
+			})
+		},
 	})
-	return b.Build()
-}
-
-// Bind ties the elements and the result to the job's memory.
-func (j *Job) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("elements", j.x), weft.Bind("result", j.out[:])}
+	return j
 }
 
 // Elements are the vector in the job's own memory. Between runs a caller may set

@@ -231,12 +231,12 @@ func TestCheckSum(t *testing.T) {
 		{[]float32{1, 2}, "average", []float32{1.5}, []float32{inf, nan, 1.501, 3}},
 	} {
 		for _, got := range c.right {
-			if err := (&Job{c: Config{Op: c.op, N: len(c.x)}, x: c.x}).checkSum(got, 8); err != nil {
+			if err := (&Job{c: Config{Op: c.op, N: len(c.x)}, x: c.x}).declare().checkSum(got, 8); err != nil {
 				t.Error(err)
 			}
 		}
 		for _, got := range c.wrong {
-			if err := (&Job{c: Config{Op: c.op, N: len(c.x)}, x: c.x}).checkSum(got, 8); !errors.Is(err, ErrWrong) {
+			if err := (&Job{c: Config{Op: c.op, N: len(c.x)}, x: c.x}).declare().checkSum(got, 8); !errors.Is(err, ErrWrong) {
 				t.Errorf("%s of %v: %v passes: %v", c.op, c.x, got, err)
 			}
 		}

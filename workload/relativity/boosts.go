@@ -9,7 +9,6 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -61,6 +60,7 @@ func boost(out, x, v []float64) {
 
 // BoostJob is one set of events.
 type BoostJob struct {
+	workload.Declared
 	c             Config
 	x, y, v       []float64
 	out, products []float64
@@ -80,63 +80,21 @@ func newBoosts(c Config) *BoostJob {
 			j.v[3*i+k] = philox.Symmetric(v[k]) * 0.99 / math.Sqrt(3)
 		}
 	}
+	return j.declare()
+}
+
+// declare says what the job is. An event does not depend on others, and so rows are exact.
+func (j *BoostJob) declare() *BoostJob {
+	j.Declared = workload.Declare(workload.Declaration{
+		Name: fmt.Sprintf("relativity %d boosts", j.c.Count), Class: workload.RowExact, Of: "events", Extent: int64(j.c.Count),
+		Ports: []workload.Port{
+			workload.In("x", j.x, 4), workload.In("y", j.y, 4), workload.In("velocities", j.v, 3),
+			workload.Out("boosted", j.out, 4), workload.Out("products", j.products, 1),
+		},
+		Kernel: BoostsKernel, Params: func(lo, hi int64) any { return boostParams{int(hi - lo)} },
+		Ops: 60, Unit: graph.FP64,
+	})
 	return j
-}
-
-// Name says how many events there are.
-func (j *BoostJob) Name() string { return fmt.Sprintf("relativity %d boosts", j.c.Count) }
-
-// Class is R: an event does not depend on others.
-func (j *BoostJob) Class() workload.Class { return workload.RowExact }
-
-// Items are the events.
-func (j *BoostJob) Items() sched.Items {
-	return sched.Items{
-		Extent: int64(j.c.Count),
-		Bytes:  func(lo, hi int64) (in, out int64) { return 8 * 11 * (hi - lo), 8 * 5 * (hi - lo) },
-	}
-}
-
-// Streamed says that events need nothing of one another.
-func (j *BoostJob) Streamed() {}
-
-// Whole is all events as one task.
-func (j *BoostJob) Whole() graph.Task { return j.task(0, int64(j.c.Count)) }
-
-func (j *BoostJob) task(lo, hi int64) graph.Task {
-	const ops = 60
-	return graph.Task{
-		Name:  fmt.Sprintf("events %d-%d", lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: BoostsKernel, Launch: graph.Grid(hi - lo)}.With(boostParams{int(hi - lo)})},
-		Work:  graph.Work{Ops: ops * float64(hi-lo), Bytes: 8 * 16 * float64(hi-lo), Unit: graph.FP64},
-	}
-}
-
-// Graph has a task for each range of events.
-func (j *BoostJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	var b graph.Builder
-	each := []int64{4, 4, 3, 4, 1}
-	var data []graph.DataID
-	for i, name := range []string{"x", "y", "velocities", "boosted", "products"} {
-		data = append(data, b.Data(graph.Data{Name: name, Bytes: 8 * each[i] * int64(j.c.Count), Input: i < 3, Output: i >= 3}))
-	}
-	for _, r := range ranges {
-		t := j.task(r.Lo, r.Hi)
-		for i, d := range data {
-			u := graph.Use{Data: d, Offset: 8 * each[i] * r.Lo, Bytes: 8 * each[i] * r.Len(), Access: graph.Read}
-			if i >= 3 {
-				u.Access = graph.Write
-			}
-			t.Uses = append(t.Uses, u)
-		}
-		b.Add(t)
-	}
-	return b.Build()
-}
-
-// Bind ties events to the job's memory.
-func (j *BoostJob) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("x", j.x), weft.Bind("y", j.y), weft.Bind("velocities", j.v), weft.Bind("boosted", j.out), weft.Bind("products", j.products)}
 }
 
 // Result is the boosted events and the products after a run, in the job's own memory.

@@ -51,7 +51,7 @@ func Follow(ctx context.Context, rt *weft.Runtime, particles []Particle, c Confi
 		}
 		j.in = append(j.in, p.R, p.Velocity, p.AngularMomentum, p.Step)
 	}
-	if _, err := workload.Call(ctx, rt, j, "relativity"); err != nil {
+	if _, err := workload.Call(ctx, rt, j.declare(), "relativity"); err != nil {
 		return nil, err
 	}
 	return j.Orbits(), nil
@@ -106,5 +106,5 @@ func boosts(x, y, v []float64) (*BoostJob, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return &BoostJob{c: c, x: x, y: y, v: v, out: make([]float64, len(x)), products: make([]float64, c.Count)}, nil
+	return (&BoostJob{c: c, x: x, y: y, v: v, out: make([]float64, len(x)), products: make([]float64, c.Count)}).declare(), nil
 }

@@ -40,7 +40,7 @@ func TestSpeeds(t *testing.T) {
 func TestOrbitWork(t *testing.T) {
 	ops := func(c Config) float64 {
 		c.Problem, c.Count = Orbits, 10
-		return (&OrbitJob{c: c.withDefaults()}).Whole().Work.Ops
+		return (&OrbitJob{c: c.withDefaults()}).declare().Whole().Work.Ops
 	}
 	fixed, bounded := Config{Turns: 2, Steps: 2048}, Config{Turns: 2, Steps: 30_000, Tolerance: 1e-9}
 	for _, c := range []struct {

@@ -11,7 +11,6 @@ import (
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/internal/text"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -49,7 +48,7 @@ func Bend(ctx context.Context, rt *weft.Runtime, impacts []float64, steps int) (
 			return nil, fmt.Errorf("relativity: impact parameter %d, %v: %w: it must be above 0 and finite", i, b, ErrConfig)
 		}
 	}
-	j := &LightJob{c: c.withDefaults(), in: impacts, out: make([]float64, rayOut*len(impacts))}
+	j := (&LightJob{c: c.withDefaults(), in: impacts, out: make([]float64, rayOut*len(impacts))}).declare()
 	if _, err := workload.Call(ctx, rt, j, "relativity"); err != nil {
 		return nil, err
 	}
@@ -89,6 +88,7 @@ func weak(b float64) float64 {
 
 // LightJob is one set of rays.
 type LightJob struct {
+	workload.Declared
 	c       Config
 	in, out []float64
 	untaken float64 // the share of rays whose steps the last Check did not take
@@ -106,7 +106,7 @@ func newLight(c Config) *LightJob {
 			j.in[i] = Critical * (0.999 - 0.9*philox.Unit(words[0]))
 		}
 	}
-	return j
+	return j.declare()
 }
 
 // LightKernel follows rays. Its arguments are the impact parameters and the rays.
@@ -199,46 +199,17 @@ func bend(out []float64, b float64, p *lightParams) {
 	copy(out, []float64{float64(float64(round)*h) + beyond, closest, drift, escaped, captured, float64(round)})
 }
 
-// Name says how many rays there are.
-func (j *LightJob) Name() string {
-	return fmt.Sprintf("relativity %s of light, %d steps for half a turn", text.Count(j.c.Count, "ray"), j.c.Steps)
-}
-
-// Class is R: a ray does not depend on others.
-func (j *LightJob) Class() workload.Class { return workload.RowExact }
-
-// Items are the rays.
-func (j *LightJob) Items() sched.Items {
-	return sched.Items{
-		Extent: int64(j.c.Count),
-		Bytes:  func(lo, hi int64) (in, out int64) { return 8 * (hi - lo), 8 * rayOut * (hi - lo) },
-	}
-}
-
-// Streamed says that rays need nothing of one another.
-func (j *LightJob) Streamed() {}
-
-// Whole is all rays as one task.
-func (j *LightJob) Whole() graph.Task { return j.task(0, int64(j.c.Count)) }
-
-func (j *LightJob) task(lo, hi int64) graph.Task {
+// declare says what the job is. A ray does not depend on others, and so rows are exact.
+func (j *LightJob) declare() *LightJob {
 	const stepOps = 50
-	p := lightParams{int(hi - lo), j.c.rounds(), math.Pi / float64(j.c.Steps)}
-	return graph.Task{
-		Name:  fmt.Sprintf("rays %d-%d", lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: LightKernel, Launch: graph.Grid(hi - lo)}.With(p)},
-		Work:  graph.Work{Ops: stepOps * float64(j.c.Steps) * float64(hi-lo), Bytes: 8 * (1 + rayOut) * float64(hi-lo), Unit: graph.FP64},
-	}
-}
-
-// Graph has a task for each range of rays.
-func (j *LightJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	return along(ranges, j.task, series{"impacts", 1, len(j.in)}, series{"rays", rayOut, len(j.out)})
-}
-
-// Bind ties impact parameters and rays to the job's memory.
-func (j *LightJob) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("impacts", j.in), weft.Bind("rays", j.out)}
+	j.Declared = workload.Declare(workload.Declaration{
+		Name:  fmt.Sprintf("relativity %s of light, %d steps for half a turn", text.Count(j.c.Count, "ray"), j.c.Steps),
+		Class: workload.RowExact, Of: "rays", Extent: int64(j.c.Count),
+		Ports:  []workload.Port{workload.In("impacts", j.in, 1), workload.Out("rays", j.out, rayOut)},
+		Kernel: LightKernel, Params: func(lo, hi int64) any { return lightParams{int(hi - lo), j.c.rounds(), math.Pi / float64(j.c.Steps)} },
+		Ops: stepOps * float64(j.c.Steps), Unit: graph.FP64,
+	})
+	return j
 }
 
 // Result returns six numbers for each ray after a run, in the job's own memory: the fields of [Ray]

@@ -10,7 +10,6 @@ import (
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/internal/text"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -70,6 +69,7 @@ func particle(p, e float64, steps int) [orbitIn]float64 {
 
 // OrbitJob is one set of orbits.
 type OrbitJob struct {
+	workload.Declared
 	c       Config
 	in, out []float64
 	unseen  float64 // share of orbits that the last Check knew only the energy of
@@ -89,7 +89,7 @@ func newOrbits(c Config) *OrbitJob {
 		}
 		copy(j.in[orbitIn*i:], o[:])
 	}
-	return j
+	return j.declare()
 }
 
 // orbitsAbreast is the number of orbits of an item of the Go function, as many as take their steps
@@ -234,79 +234,21 @@ func follow(out, in []float64, p *orbitParams) {
 	o.write(out)
 }
 
-// Name says how many orbits there are.
-func (j *OrbitJob) Name() string {
-	how := fmt.Sprintf("%d steps each", j.c.Steps)
-	if j.c.Tolerance != 0 {
-		how = fmt.Sprintf("tolerance %.2g", j.c.Tolerance)
-	}
-	return fmt.Sprintf("relativity %s, %s, %s", text.Count(j.c.Count, "orbit"), text.Count(j.c.Turns, "turn"), how)
-}
-
-// Class is R: an orbit does not depend on others.
-func (j *OrbitJob) Class() workload.Class { return workload.RowExact }
-
-// Items are the orbits.
-func (j *OrbitJob) Items() sched.Items {
-	return sched.Items{
-		Extent: int64(j.c.Count),
-		Bytes:  func(lo, hi int64) (in, out int64) { return 8 * orbitIn * (hi - lo), 8 * orbitOut * (hi - lo) },
-	}
-}
-
-// Streamed says that orbits need nothing of one another.
-func (j *OrbitJob) Streamed() {}
-
-// Whole is all orbits as one task.
-func (j *OrbitJob) Whole() graph.Task { return j.task(0, int64(j.c.Count)) }
-
-func (j *OrbitJob) task(lo, hi int64) graph.Task {
+// declare says what the job is. An orbit does not depend on others, and so rows are exact.
+func (j *OrbitJob) declare() *OrbitJob {
 	const stepOps = 70
-	ops := stepOps * float64(j.c.Turns*j.c.Steps)
+	how, ops := fmt.Sprintf("%d steps each", j.c.Steps), stepOps*float64(j.c.Turns*j.c.Steps)
 	if j.c.Tolerance != 0 {
-		ops = 3 * stepOps * float64(min(j.c.Steps, 2000*j.c.Turns))
+		how, ops = fmt.Sprintf("tolerance %.2g", j.c.Tolerance), 3*stepOps*float64(min(j.c.Steps, 2000*j.c.Turns))
 	}
-	p := orbitParams{int(hi - lo), j.c.Turns, j.c.rounds(), j.c.Tolerance}
-	return graph.Task{
-		Name:  fmt.Sprintf("orbits %d-%d", lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: OrbitsKernel, Launch: graph.Grid(hi - lo)}.With(p)},
-		Work:  graph.Work{Ops: ops * float64(hi-lo), Bytes: 8 * (orbitIn + orbitOut) * float64(hi-lo), Unit: graph.FP64},
-	}
-}
-
-// Graph has a task for each range of orbits.
-func (j *OrbitJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	return along(ranges, j.task, series{"particles", orbitIn, len(j.in)}, series{"orbits", orbitOut, len(j.out)})
-}
-
-// series is data with as many numbers for each particle or ray.
-type series struct {
-	name string
-	each int64
-	all  int
-}
-
-func (s series) use(of graph.DataID, r sched.Range, a graph.Access) graph.Use {
-	return graph.Use{Data: of, Offset: 8 * s.each * r.Lo, Bytes: 8 * s.each * r.Len(), Access: a}
-}
-
-// along returns a graph with a task for each range, which reads its part of one series and writes its
-// part of another.
-func along(ranges []sched.Range, task func(lo, hi int64) graph.Task, from, to series) (*graph.Graph, error) {
-	var b graph.Builder
-	in := b.Data(graph.Data{Name: from.name, Bytes: 8 * int64(from.all), Input: true})
-	out := b.Data(graph.Data{Name: to.name, Bytes: 8 * int64(to.all), Output: true})
-	for _, r := range ranges {
-		t := task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{from.use(in, r, graph.Read), to.use(out, r, graph.Write)}
-		b.Add(t)
-	}
-	return b.Build()
-}
-
-// Bind ties particles and orbits to the job's memory.
-func (j *OrbitJob) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("particles", j.in), weft.Bind("orbits", j.out)}
+	j.Declared = workload.Declare(workload.Declaration{
+		Name:  fmt.Sprintf("relativity %s, %s, %s", text.Count(j.c.Count, "orbit"), text.Count(j.c.Turns, "turn"), how),
+		Class: workload.RowExact, Of: "orbits", Extent: int64(j.c.Count),
+		Ports:  []workload.Port{workload.In("particles", j.in, orbitIn), workload.Out("orbits", j.out, orbitOut)},
+		Kernel: OrbitsKernel, Params: func(lo, hi int64) any { return orbitParams{int(hi - lo), j.c.Turns, j.c.rounds(), j.c.Tolerance} },
+		Ops: ops, Unit: graph.FP64,
+	})
+	return j
 }
 
 // Result returns eight numbers for each orbit after a run, in the job's own memory: the fields of

@@ -342,7 +342,9 @@ func (j *Job) Items() sched.Items {
 		return sched.Items{
 			Extent: size,
 			Align:  4, // neurons draw their noise by fours
-			Cost:   func(lo, hi int64) float64 { return j.rowsWork(int(lo), int(hi)).Ops },
+			// Every step ends with an exchange of all states, so a task must be much longer than that.
+			Grain: 2 * perItem,
+			Cost:  func(lo, hi int64) float64 { return j.rowsWork(int(lo), int(hi)).Ops },
 			Bytes: func(lo, hi int64) (in, out int64) {
 				return 4 * batch * (size + int64(j.c.Inputs*j.c.Steps)), 8 * batch * (hi - lo)
 			},
@@ -351,21 +353,12 @@ func (j *Job) Items() sched.Items {
 	return sched.Items{
 		Extent: batch,
 		Align:  int64(j.block),
+		Grain:  int64(j.block),
 		Cost:   func(lo, hi int64) float64 { return j.w.Ops(int(hi-lo), j.c.Steps) },
 		Bytes: func(lo, hi int64) (in, out int64) {
 			return 4 * (hi - lo) * (size + int64(j.c.Inputs*j.c.Steps)), 8 * (hi - lo) * size
 		},
 	}
-}
-
-// Grain returns the number of patterns or neurons that a task should have. Every step of
-// the neurons ends with an exchange of all states, so a task must be much longer than
-// that.
-func (j *Job) Grain() int64 {
-	if j.c.byNeuron() {
-		return 2 * perItem
-	}
-	return int64(j.block)
 }
 
 // rowsWork is a step of some neurons for all patterns.

@@ -123,12 +123,10 @@ func (s *shape) Items() sched.Items {
 	if k >= s.devices {
 		k *= finer
 	}
-	return sched.Items{Extent: int64(s.constraints), Align: int64((s.constraints + k - 1) / k)}
-}
-
-// Grain is three quarters of a share: sums of few points take longer per point.
-func (s *shape) Grain() int64 {
-	return int64(max(1, s.constraints*3/(4*s.shares())))
+	return sched.Items{
+		Extent: int64(s.constraints), Align: int64((s.constraints + k - 1) / k),
+		Grain: int64(max(1, s.constraints*3/(4*s.shares()))), // sums of few points take longer per point
+	}
 }
 
 // multiply is the number of 32-bit integer operations of a product of scalars or coordinates.

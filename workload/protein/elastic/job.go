@@ -126,7 +126,10 @@ func (j *Job) entries(lo, hi int64) int64 {
 func (j *Job) Items() sched.Items {
 	return sched.Items{
 		Extent: int64(j.blocks),
-		Cost:   func(lo, hi int64) float64 { return j.ops(lo, hi) },
+		// Each device gets one task per step. All tasks of a step wait for all of the step before, so more tasks
+		// would only add waiting.
+		Grain: int64((j.blocks + j.devices - 1) / j.devices),
+		Cost:  func(lo, hi int64) float64 { return j.ops(lo, hi) },
 		Bytes: func(lo, hi int64) (in, out int64) {
 			if hi == lo {
 				return 0, 0
@@ -151,11 +154,6 @@ func (j *Job) Place(m *machine.Machine) error {
 	j.devices = len(on)
 	return err
 }
-
-// Grain returns the least number of blocks of a task, which gives each device one task per
-// step. All tasks of a step wait for all of the step before, so more tasks would only add
-// waiting.
-func (j *Job) Grain() int64 { return int64((j.blocks + j.devices - 1) / j.devices) }
 
 // Whole is all steps as one task.
 func (j *Job) Whole() graph.Task {

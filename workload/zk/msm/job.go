@@ -142,23 +142,16 @@ func (j *Job[P]) Items() sched.Items {
 		in = scalarBytes
 	}
 	return sched.Items{
-		Extent: int64(n), Align: Align(n),
+		Extent: int64(n), Align: Align(n), Streamed: true,
+		// A device has its share in one task, or in few if it is much faster than others: every task adds up buckets
+		// of its own, and sums of half as many points take more than half of the time.
+		Grain: max(grain, int64(n)*3/5/int64(max(j.devices, 1))),
 		Bytes: func(lo, hi int64) (int64, int64) { return in * (hi - lo), size * parts(hi-lo, Align(n)) },
 	}
 }
 
-// Streamed says that points need nothing of one another.
-func (j *Job[P]) Streamed() {}
-
 // grain is the number of points below which a task's own buckets take most of its time.
 const grain = 256
-
-// Grain lets a device have its share in one task, or in few if it is much faster than others:
-// every task adds up buckets of its own, and sums of half as many points take more than half of
-// the time.
-func (j *Job[P]) Grain() int64 {
-	return max(grain, int64(len(j.scalars))*3/5/int64(max(j.devices, 1)))
-}
 
 // Place tells the job how many devices there are, and how many cores.
 func (j *Job[P]) Place(m *machine.Machine) error {

@@ -32,12 +32,7 @@ func WorkOf(j workload.Job) plan.Work {
 
 // workOf is the work of a job as it was placed last.
 func workOf(j workload.Job) plan.Work {
-	w := plan.Work{Items: j.Items(), Whole: j.Whole(), Graph: j.Graph}
-	if g, ok := j.(workload.Grained); ok {
-		w.Grain = g.Grain()
-	}
-	_, w.Streamed = j.(workload.Streamed)
-	return w
+	return plan.Work{Items: j.Items(), Whole: j.Whole(), Graph: j.Graph}
 }
 
 // Try runs jobs like the planned one, beginning with a small part of its work, until one takes tryEnds

@@ -18,10 +18,6 @@ type Work struct {
 	Whole graph.Task
 	// Graph builds the work as one task for each range, in the order to start them.
 	Graph func(ranges []sched.Range) (*graph.Graph, error)
-	// Grain is the least number of items in a task; 0 means 1. Streamed says that tasks
-	// need nothing of one another.
-	Grain    int64
-	Streamed bool
 	// Placed returns the work in the form for a machine, where that depends on its devices; nil
 	// where it does not.
 	Placed func(on *machine.Machine) (Work, error)
@@ -62,9 +58,7 @@ func cutFor(w Work, on *machine.Machine) (*cut.Plan, error) {
 	v := cut.Knowledge{
 		Machine: on, Cost: machine.NewHistory(machine.NewRoofline(on), on), Devices: make([]engine.DeviceStatus, len(on.Devices)),
 	}
-	p, err := v.Plan(cut.Divisible{
-		Items: w.Items, Whole: w.Whole, Graph: w.Graph, Grain: w.Grain, Streamed: w.Streamed,
-	})
+	p, err := v.Plan(cut.Divisible{Items: w.Items, Whole: w.Whole, Graph: w.Graph})
 	if err != nil {
 		return nil, fmt.Errorf("plan: simulate on %s: %w", on.Name, err)
 	}
