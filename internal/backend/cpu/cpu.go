@@ -122,7 +122,7 @@ func newDevice(i, parts, cores int, o Options) *device {
 	if o.Apart != "" {
 		d.info.Name, d.info.Backend, d.info.UUID = string(o.Apart), string(o.Apart), string(o.Apart)
 		d.info.Dialects, d.info.Apart = []graph.Dialect{o.Apart}, true
-		d.info.Streams, d.info.Team, d.info.Resources = o.Streams, false, nil
+		d.info.Lanes, d.info.Team, d.info.Resources = o.Streams, false, nil
 	}
 	if parts > 1 {
 		d.info.PartOf = deviceName(0)
