@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+
+	"github.com/weft-run/weft/internal/test/poll"
 )
 
 // odd changes every number of a state to one of another magnitude, but those that are names.
@@ -99,7 +101,7 @@ type restartable struct {
 func (s *restartable) start() {
 	s.t.Helper()
 	var l net.Listener
-	eventually(s.t, "the address", func() (ok bool) {
+	poll.True(s.t, "the address", func() (ok bool) {
 		var err error
 		l, err = net.Listen("tcp", s.addr)
 		return err == nil
