@@ -106,10 +106,10 @@ func TestScore(t *testing.T) {
 		want float64
 	}{
 		{"full points", Device{Kind: Discrete, Backend: "cuda", MemBytes: 10e9, ComputeUnits: 2000}, 100},
-		{"never above 100", Device{Kind: Discrete, Backend: "any", MemBytes: 80e9, ComputeUnits: 16896}, 100},
-		{"8 GB, 1000 cores", Device{Kind: Discrete, Backend: "vulkan", MemBytes: 8e9, ComputeUnits: 1000}, 60 + 16 + 10},
-		{"integrated", Device{Kind: Integrated, MemBytes: 16e9, ComputeUnits: 1280}, 40 + 20 + 12.8},
-		{"virtual", Device{Kind: Virtual}, 32},
+		{"never above 100", Device{Kind: Discrete, Backend: "dx12", MemBytes: 80e9, ComputeUnits: 16896}, 100},
+		{"8 GB, 1000 cores, vulkan", Device{Kind: Discrete, Backend: "vulkan", MemBytes: 8e9, ComputeUnits: 1000}, 40 + 18 + 16 + 10},
+		{"integrated metal", Device{Kind: Integrated, Backend: "metal", MemBytes: 16e9, ComputeUnits: 1280}, 20 + 17 + 20 + 12.8},
+		{"virtual opengl", Device{Kind: Virtual, Backend: "opengl"}, 12 + 10},
 		{"6 cores of 16 lanes", Device{Kind: CPU, Backend: "cpu", MemBytes: 32e9, ComputeUnits: 6, SIMDLanes: 16}, 4 + 10 + 20 + 0.96},
 		{"unknown CPU", Device{Kind: CPU}, 14},
 	} {

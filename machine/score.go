@@ -27,16 +27,25 @@ func Merits(devs []Device) (merits []float64, measured bool) {
 	return merits, measured
 }
 
-// Score rates a device from 0 to 100 by what it says about itself: up to 60 points for its kind,
-// 20 for memory, 20 for compute units. It is for people and for the first partition of work;
-// measured rates replace it as soon as there are any.
+// Score rates a device from 0 to 100 by what it says about itself: 40 % kind,
+// 20 % backend, 20 % memory, 20 % compute units. It is for people and for the
+// first partition of work; measured rates replace it as soon as there are any.
 func Score(d *Device) float64 {
-	kind := [...]float64{CPU: 14, Discrete: 60, Integrated: 40, Virtual: 32}[d.Kind]
+	kind := [...]float64{CPU: 10, Discrete: 100, Integrated: 50, Virtual: 30}[d.Kind]
+	backend := 50.0
+	switch d.Backend {
+	case "cuda", "dx12":
+		backend = 100
+	case "vulkan":
+		backend = 90
+	case "metal":
+		backend = 85
+	}
 	memory := math.Min(100, float64(d.MemBytes)/1e9*10)
 	units := d.ComputeUnits
 	if d.Kind == CPU {
 		units *= max(d.SIMDLanes, 1)
 	}
 	// Divided at the end so that full points make exactly 100.
-	return (100*kind + 20*memory + 20*math.Min(100, float64(units)/20)) / 100
+	return (40*kind + 20*backend + 20*memory + 20*math.Min(100, float64(units)/20)) / 100
 }
