@@ -3,4 +3,7 @@
 // compare files with is written anew by
 //
 //	go test ./internal/tools/house -rewrite
+//
+// The go command may show results from its cache, which does not know that files of other modules have changed:
+// -count=1 runs the tests in any case, as .ci/run does.
 package house
