@@ -10,6 +10,7 @@ data resident, in the same process as its peer. Class X kernels must agree in
 every bit. The table at the end has the medians beside the bars of weft.
 """
 import ctypes
+import gzip
 import hashlib
 import math
 import os
@@ -35,11 +36,11 @@ def call(name, *args):
 
 
 class Module:
-    """A PTX file, compiled by the driver."""
+    """A PTX file, which is compressed in the tree, compiled by the driver."""
 
     def __init__(self, path):
         torch.zeros(1, device="cuda")  # makes the primary context current
-        with open(os.path.join(ROOT, path), "rb") as f:
+        with gzip.open(os.path.join(ROOT, path + ".gz"), "rb") as f:
             source = f.read() + b"\0"
         self.handle = ctypes.c_void_p()
         log = ctypes.create_string_buffer(1 << 16)

@@ -102,12 +102,12 @@ func entries(t *testing.T) map[string][]string {
 			out["go"] = append(out["go"], strings.ReplaceAll(name, ".", "_"))
 		}
 	}
-	files, err := filepath.Glob("../../../workload/*/*.[sp][pt][vx]")
+	files, err := filepath.Glob("../../../workload/*/*")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"elastic", "phase", "ntt", "msm"} {
-		more, err := filepath.Glob("../../../workload/" + (&planted{kernel: name}).folder() + "/*.[sp][pt][vx]")
+		more, err := filepath.Glob("../../../workload/" + (&planted{kernel: name}).folder() + "/*")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,13 @@ func entries(t *testing.T) map[string][]string {
 			out["spirv"] = append(out["spirv"], name)
 			continue
 		}
+		if !strings.HasSuffix(f, ".ptx.gz") {
+			continue
+		}
 		source, err := os.ReadFile(f)
+		if err == nil {
+			source, err = plain(source)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
