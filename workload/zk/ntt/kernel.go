@@ -173,7 +173,7 @@ func pass(c *weft.Call, p passParams, lo, hi int) {
 		column: (*memory)[:together*length], twiddles: (*memory)[together*length:][:length], order: make([]int, length), have: -1,
 	}
 	if p.span > 0 {
-		w.domain = domains[p.span]()
+		w.domain = domainOf(p.span)
 	}
 	for k := range w.order {
 		// The inverse of a transform is the transform with its elements, but for the first, in

@@ -96,11 +96,16 @@ func (e *exponents) at(exponent int) (out fr.Element) {
 	return out
 }
 
-// domains are gnark-crypto's for short transforms.
-var domains [logLocal + 1]func() *fft.Domain
+// domains are gnark-crypto's for short transforms, by the logarithm of the size; each is made when it is
+// used for the first time.
+var domains [logLocal + 1]struct {
+	once sync.Once
+	made *fft.Domain
+}
 
-func init() {
-	for log := range domains {
-		domains[log] = sync.OnceValue(func() *fft.Domain { return fft.NewDomain(1 << log) })
-	}
+// domainOf returns the domain of a size.
+func domainOf(log int) *fft.Domain {
+	d := &domains[log]
+	d.once.Do(func() { d.made = fft.NewDomain(1 << log) })
+	return d.made
 }
