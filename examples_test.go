@@ -412,7 +412,7 @@ func ExampleWorker() {
 }
 
 // GPUs that have a library for it are made ranks of a communicator; cores have
-// none. Package collective/live does so where it pays.
+// none. Package collective does so where it pays.
 func ExampleRuntime_Join() {
 	ctx := context.Background()
 	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu/2", NoCalibrate: true, CacheDir: "off"})

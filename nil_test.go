@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/experimental/pipeline"
 	"github.com/weft-run/weft/experimental/replica"
 	"github.com/weft-run/weft/graph"
@@ -95,11 +95,11 @@ func TestNil(t *testing.T) {
 			_, err := rt.Run(t.Context(), of(t, graph.GoKernel("gemm.rows")), none.As("x"))
 			return err
 		},
-		"gemm.Mul":    func() error { _, err := gemm.Mul(t.Context(), nil, one, one); return err },
-		"live.New":    func() error { _, err := live.New(nil, live.Options{}); return err },
-		"replica.New": func() error { _, err := replica.New(nil, []float32{1}, replica.Options[float32]{}); return err },
-		"OnDevices":   func() error { _, err := pipeline.OnDevices(nil, pipeline.Program[int]{}); return err },
-		"merkle":      func() error { _, err := merkle.RootOf(t.Context(), nil, make([][]byte, 1000)); return err },
+		"gemm.Mul":       func() error { _, err := gemm.Mul(t.Context(), nil, one, one); return err },
+		"collective.New": func() error { _, err := collective.New(nil, collective.Options{}); return err },
+		"replica.New":    func() error { _, err := replica.New(nil, []float32{1}, replica.Options[float32]{}); return err },
+		"OnDevices":      func() error { _, err := pipeline.OnDevices(nil, pipeline.Program[int]{}); return err },
+		"merkle":         func() error { _, err := merkle.RootOf(t.Context(), nil, make([][]byte, 1000)); return err },
 		"then, no run": func() error {
 			done := make(chan error)
 			(*weft.Runtime)(nil).Submit(nil, func(_ *weft.Report, err error) { done <- err })

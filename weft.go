@@ -526,7 +526,7 @@ func (r *Runtime) Tuning() []Tuned {
 // Join makes devices the ranks, in their order, of a new communicator, by which
 // tasks with a Gang take part in collective operations of a vendor's library: all
 // must have machine.Device.Joins, and each may be there once. It returns the number
-// by which tasks name the communicator; package collective/live does all of this.
+// by which tasks name the communicator; package collective does all of this.
 func (r *Runtime) Join(ctx context.Context, devices []machine.DeviceID) (uint64, error) {
 	need("Join", ctx, true)
 	if r == nil {

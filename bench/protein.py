@@ -88,7 +88,7 @@ def cuts(name, path):
 
 networks("1CRN", "workload/protein/testdata/1crn.pdb")
 networks("1UBI", "workload/protein/testdata/1ubi.pdb")
-networks("4AKE", "workload/protein/partition/testdata/4ake_a.pdb")
+networks("4AKE", "internal/protein/partition/testdata/4ake_a.pdb")
 for name in ("1crn", "1ake", "4ake", "2por", "1rb8"):
     cuts(name, os.path.join(pdbs, name + ".pdb"))
 if wrong:

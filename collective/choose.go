@@ -22,7 +22,7 @@ func (s *Spec) candidates() ([]*algorithm, error) {
 	for i := range algorithms {
 		a := &algorithms[i]
 		// A plain transfer from one rank to another has only one algorithm.
-		if (s.Op == AllToAll || s.Op == Send) && i > 0 || ordered && !a.ordered {
+		if (s.Op == OpAllToAll || s.Op == OpSend) && i > 0 || ordered && !a.ordered {
 			continue
 		}
 		names = append(names, a.name)
@@ -120,7 +120,7 @@ func (p *Plan) Explain() string {
 		fmt.Fprintf(&b, " %v", s.Fold)
 	}
 	fmt.Fprintf(&b, " of %d %v (%s) over %s: %s, predicted %v", s.Count, s.Type, text.FormatSize(s.Count*s.elementBytes()), text.Count(len(s.Ranks), "rank"), s.Algorithm, round(p.Predicted))
-	if bound := p.Bound(); bound > 0 && p.Predicted > 0 {
+	if bound := p.bound(); bound > 0 && p.Predicted > 0 {
 		fmt.Fprintf(&b, ", %.0f %% of what the links allow (%v)", 100*bound.Seconds()/p.Predicted.Seconds(), round(bound))
 	}
 	b.WriteByte('\n')

@@ -17,15 +17,15 @@ var ErrSpec = errors.New("bad collective")
 type Op uint8
 
 const (
-	AllReduce     Op     = iota // every rank gets the combination of all vectors
-	Reduce                      // the root gets it
-	ReduceScatter               // every rank gets its part of it
-	Broadcast                   // every rank gets the root's vector
-	AllGather                   // every rank gets the parts of all, joined
-	AllToAll                    // rank i gets part i of every rank's vector
-	Send                        // one rank gets another's vector
-	Barrier                     // no rank goes on before all have come
-	NumOps        = iota        // how many operations there are
+	OpAllReduce     Op     = iota // every rank gets the combination of all vectors
+	OpReduce                      // the root gets it
+	OpReduceScatter               // every rank gets its part of it
+	OpBroadcast                   // every rank gets the root's vector
+	OpAllGather                   // every rank gets the parts of all, joined
+	OpAllToAll                    // rank i gets part i of every rank's vector
+	OpSend                        // one rank gets another's vector
+	OpBarrier                     // no rank goes on before all have come
+	NumOps          = iota        // how many operations there are
 )
 
 var opNames = [...]string{"allreduce", "reduce", "reducescatter", "broadcast", "allgather", "alltoall", "send", "barrier"}
@@ -44,7 +44,7 @@ func ParseOp(s string) (Op, error) {
 }
 
 // Folds reports whether an operation combines what ranks have.
-func (o Op) Folds() bool { return o == AllReduce || o == Reduce || o == ReduceScatter }
+func (o Op) Folds() bool { return o == OpAllReduce || o == OpReduce || o == OpReduceScatter }
 
 // Spec says what to do and who takes part.
 type Spec struct {
@@ -78,8 +78,8 @@ type Spec struct {
 // Limits on a specification: element counts that fit a launch, and graphs that
 // fit in memory.
 const (
-	MaxRanks  = 1024
-	MaxPieces = 256
+	maxRanks  = 1024
+	maxPieces = 256
 	maxCount  = 1 << 40
 )
 
@@ -91,23 +91,23 @@ func (s *Spec) check(m *machine.Machine) error {
 	switch {
 	case int(s.Op) >= NumOps:
 		return fail("there is no such operation; use one of %s", strings.Join(opNames[:], ", "))
-	case n < 1 || n > MaxRanks:
-		return fail("%d ranks; there must be 1 to %d", n, MaxRanks)
+	case n < 1 || n > maxRanks:
+		return fail("%d ranks; there must be 1 to %d", n, maxRanks)
 	case s.Count < 0 || s.Count > maxCount:
 		return fail("%d elements; there must be 0 to %d", s.Count, int64(maxCount))
-	case int(s.Type) >= NumTypes:
+	case int(s.Type) >= numTypes:
 		return fail("there is no element type %v", s.Type)
-	case s.Op.Folds() && int(s.Fold) >= NumFolds:
+	case s.Op.Folds() && int(s.Fold) >= numFolds:
 		return fail("there is no reduction %v", s.Fold)
 	case s.Root < 0 || s.Root >= n:
 		return fail("root %d of %s; number ranks from 0", s.Root, text.Count(n, "rank"))
-	case s.Op == Send && (s.Peer < 0 || s.Peer >= n || s.Peer == s.Root):
+	case s.Op == OpSend && (s.Peer < 0 || s.Peer >= n || s.Peer == s.Root):
 		return fail("from rank %d to rank %d of %d; name two different ranks", s.Root, s.Peer, n)
-	case s.Pieces < 0 || s.Pieces > MaxPieces:
-		return fail("%d pieces; there must be 1 to %d, or 0 for a good number", s.Pieces, MaxPieces)
+	case s.Pieces < 0 || s.Pieces > maxPieces:
+		return fail("%d pieces; there must be 1 to %d, or 0 for a good number", s.Pieces, maxPieces)
 	}
 	if s.Ends != nil {
-		if s.Op != AllGather && s.Op != ReduceScatter && s.Op != AllToAll {
+		if s.Op != OpAllGather && s.Op != OpReduceScatter && s.Op != OpAllToAll {
 			return fail("blocks of ranks; only allgather, reducescatter and alltoall have any")
 		}
 		if len(s.Ends) != n || !slices.IsSorted(s.Ends) || s.Ends[0] < 0 || s.Ends[n-1] != s.Count {
@@ -144,9 +144,9 @@ func (s *Spec) block(r int) (lo, hi int64) {
 // InCount and OutCount are the elements a rank brings and gets.
 func (s *Spec) InCount(r int) int64 {
 	switch {
-	case s.Op == Barrier, (s.Op == Broadcast || s.Op == Send) && r != s.Root:
+	case s.Op == OpBarrier, (s.Op == OpBroadcast || s.Op == OpSend) && r != s.Root:
 		return 0
-	case s.Op == AllGather:
+	case s.Op == OpAllGather:
 		lo, hi := s.block(r)
 		return hi - lo
 	}
@@ -157,11 +157,11 @@ func (s *Spec) InCount(r int) int64 {
 func (s *Spec) OutCount(r int) int64 {
 	lo, hi := s.block(r)
 	switch {
-	case s.Op == Barrier, s.Op == Reduce && r != s.Root, s.Op == Broadcast && r == s.Root, s.Op == Send && r != s.Peer:
+	case s.Op == OpBarrier, s.Op == OpReduce && r != s.Root, s.Op == OpBroadcast && r == s.Root, s.Op == OpSend && r != s.Peer:
 		return 0
-	case s.Op == ReduceScatter:
+	case s.Op == OpReduceScatter:
 		return hi - lo
-	case s.Op == AllToAll:
+	case s.Op == OpAllToAll:
 		return (hi - lo) * int64(len(s.Ranks))
 	}
 	return s.Count

@@ -15,7 +15,6 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
-	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 )
@@ -59,14 +58,14 @@ func ranks(n int) (out []machine.DeviceID) {
 
 func plan(t *testing.T, m *machine.Machine, s collective.Spec) *collective.Plan {
 	t.Helper()
-	p, err := collective.New(m, machine.NewRoofline(m), s)
+	p, err := collective.NewPlan(m, machine.NewRoofline(m), s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-var funcs = live.Funcs()
+var funcs = collective.Funcs()
 
 // perform runs the tasks of a graph one after the other by their Go functions.
 func perform(t *testing.T, g *graph.Graph, inputs map[string][]byte) map[string][]byte {
@@ -192,7 +191,7 @@ func expected(s *collective.Spec, i int64) float64 {
 // brought is what rank r brings, gets what it must get, element by element.
 func brought(s *collective.Spec, r int) (out []byte) {
 	first := int64(0)
-	if s.Op == collective.AllGather {
+	if s.Op == collective.OpAllGather {
 		first, _ = blockOf(s, r)
 	}
 	for i := range s.InCount(r) {
@@ -213,18 +212,18 @@ func blockOf(s *collective.Spec, r int) (lo, hi int64) {
 func gets(s *collective.Spec, r int, i int64) float64 {
 	n := len(s.Ranks)
 	switch s.Op {
-	case collective.ReduceScatter:
+	case collective.OpReduceScatter:
 		first, _ := blockOf(s, r)
 		return expected(s, first+i)
-	case collective.Broadcast, collective.Send:
+	case collective.OpBroadcast, collective.OpSend:
 		return float64(value(s.Fold, s.Root, i))
-	case collective.AllGather:
+	case collective.OpAllGather:
 		for from := range n {
 			if lo, hi := blockOf(s, from); i >= lo && i < hi {
 				return float64(value(s.Fold, from, i))
 			}
 		}
-	case collective.AllToAll:
+	case collective.OpAllToAll:
 		lo, hi := blockOf(s, r)
 		from := i / (hi - lo)
 		return float64(value(s.Fold, int(from), lo+i%(hi-lo)))
@@ -272,7 +271,7 @@ func TestOperations(t *testing.T) {
 			m := machine(n)
 			for op := range collective.Op(collective.NumOps) {
 				for _, algorithm := range collective.Algorithms() {
-					if (op == collective.AllToAll || op == collective.Send) && algorithm != "direct" || op == collective.Send && n == 1 {
+					if (op == collective.OpAllToAll || op == collective.OpSend) && algorithm != "direct" || op == collective.OpSend && n == 1 {
 						continue
 					}
 					for typ := range collective.Type(collective.NumTypes) {
@@ -280,7 +279,7 @@ func TestOperations(t *testing.T) {
 							continue // routes, which differ from those above, know no types
 						}
 						for o := range collective.Fold(collective.NumFolds) {
-							if !op.Folds() && o > 0 || op == collective.Barrier && typ > 0 {
+							if !op.Folds() && o > 0 || op == collective.OpBarrier && typ > 0 {
 								continue
 							}
 							for _, count := range []int64{0, 1, int64(n) - 1, 2*int64(n) + 3} {
@@ -303,9 +302,9 @@ func TestOperations(t *testing.T) {
 
 // Blocks of any size, also none, in place of equal ones.
 func TestOwnBlocks(t *testing.T) {
-	for _, op := range []collective.Op{collective.AllGather, collective.ReduceScatter, collective.AllToAll} {
+	for _, op := range []collective.Op{collective.OpAllGather, collective.OpReduceScatter, collective.OpAllToAll} {
 		for _, algorithm := range collective.Algorithms() {
-			if op == collective.AllToAll && algorithm != "direct" {
+			if op == collective.OpAllToAll && algorithm != "direct" {
 				continue
 			}
 			for _, m := range []*machine.Machine{cpus(4), gpus(4)} {
@@ -321,7 +320,7 @@ func TestOwnBlocks(t *testing.T) {
 func TestLargeVectors(t *testing.T) {
 	for _, algorithm := range collective.Algorithms() {
 		for _, m := range []*machine.Machine{cpus(3), gpus(3)} {
-			verify(t, plan(t, m, collective.Spec{Op: collective.AllReduce, Ranks: ranks(3), Count: 3*collective.ItemElements + 7, Type: collective.F32, Algorithm: algorithm}))
+			verify(t, plan(t, m, collective.Spec{Op: collective.OpAllReduce, Ranks: ranks(3), Count: 3*collective.ItemElements + 7, Type: collective.F32, Algorithm: algorithm}))
 		}
 	}
 }
@@ -334,13 +333,13 @@ func TestPiecesOfALaunch(t *testing.T) {
 		count int64
 		tasks int
 	}{
-		{collective.Send, 1, 1},
-		{collective.Send, most - 1, 1},
-		{collective.Send, most, 1},
-		{collective.Send, most + 1, 2},
-		{collective.Send, 2 * most, 2},
-		{collective.AllToAll, 2 * most, 4},
-		{collective.AllToAll, 2*most + 2, 8},
+		{collective.OpSend, 1, 1},
+		{collective.OpSend, most - 1, 1},
+		{collective.OpSend, most, 1},
+		{collective.OpSend, most + 1, 2},
+		{collective.OpSend, 2 * most, 2},
+		{collective.OpAllToAll, 2 * most, 4},
+		{collective.OpAllToAll, 2*most + 2, 8},
 	} {
 		p := plan(t, gpus(2), collective.Spec{Op: c.op, Ranks: ranks(2), Count: c.count, Peer: 1, Pieces: 1})
 		g, err := p.Graph()
@@ -372,7 +371,7 @@ func (free) Epoch() uint64 { return 0 }
 func TestEqualPlans(t *testing.T) {
 	for _, m := range []*machine.Machine{cpus(4), gpus(4)} {
 		for _, algorithm := range append(collective.Algorithms(), "") {
-			p, err := collective.New(m, free{}, collective.Spec{Op: collective.AllReduce, Ranks: ranks(4), Count: 1 << 24, Algorithm: algorithm})
+			p, err := collective.NewPlan(m, free{}, collective.Spec{Op: collective.OpAllReduce, Ranks: ranks(4), Count: 1 << 24, Algorithm: algorithm})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -391,7 +390,7 @@ func TestNativeAsked(t *testing.T) {
 		m.Devices[i].Joins = "nccl"
 	}
 	for _, asked := range []string{collective.Native, ""} {
-		for op, uses := range map[collective.Op]int{collective.AllReduce: 4, collective.Broadcast: 2} {
+		for op, uses := range map[collective.Op]int{collective.OpAllReduce: 4, collective.OpBroadcast: 2} {
 			p := plan(t, m, collective.Spec{Op: op, Ranks: ranks(2), Count: 1, Algorithm: asked, Communicator: 1})
 			if p.Spec.Algorithm != collective.Native {
 				t.Errorf("asked for %q, got %s", asked, p.Spec.Algorithm)
@@ -414,7 +413,7 @@ func TestNativeAsked(t *testing.T) {
 func TestRanksShareADevice(t *testing.T) {
 	for _, algorithm := range collective.Algorithms() {
 		verify(t, plan(t, gpus(4), collective.Spec{
-			Op: collective.AllReduce, Ranks: []machine.DeviceID{0, 2, 2, 3, 0}, Count: 41, Type: collective.I64, Algorithm: algorithm, Pieces: 2,
+			Op: collective.OpAllReduce, Ranks: []machine.DeviceID{0, 2, 2, 3, 0}, Count: 41, Type: collective.I64, Algorithm: algorithm, Pieces: 2,
 		}))
 	}
 }
@@ -455,7 +454,7 @@ func sumIn(s *collective.Spec, in map[string][]byte, order func(i int64) []int) 
 // machine and however it is cut; what does not gives the same bits for any cut.
 func TestOrder(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 8} {
-		s := collective.Spec{Op: collective.AllReduce, Ranks: ranks(n), Count: 513, Type: collective.F32}
+		s := collective.Spec{Op: collective.OpAllReduce, Ranks: ranks(n), Count: 513, Type: collective.F32}
 		in := random(&s, uint64(n))
 		forward := make([]int, n)
 		for i := range forward {
@@ -520,7 +519,7 @@ func alignedCut(count int64, n, k int) (int64, int64) {
 
 func TestMistakes(t *testing.T) {
 	m := cpus(2)
-	good := collective.Spec{Op: collective.AllReduce, Ranks: ranks(2), Count: 8}
+	good := collective.Spec{Op: collective.OpAllReduce, Ranks: ranks(2), Count: 8}
 	for want, change := range map[string]func(s *collective.Spec){
 		"there is no such operation": func(s *collective.Spec) { s.Op = 99 },
 		"0 ranks":                    func(s *collective.Spec) { s.Ranks = nil },
@@ -529,18 +528,18 @@ func TestMistakes(t *testing.T) {
 		"no element type unknown(9)": func(s *collective.Spec) { s.Type = 9 },
 		"no reduction unknown(9)":    func(s *collective.Spec) { s.Fold = 9 },
 		"root 2 of 2 ranks":          func(s *collective.Spec) { s.Root = 2 },
-		"from rank 0 to rank 0":      func(s *collective.Spec) { s.Op = collective.Send },
-		"blocks that end at [3 7]":   func(s *collective.Spec) { s.Op, s.Ends = collective.AllGather, []int64{3, 7} },
+		"from rank 0 to rank 0":      func(s *collective.Spec) { s.Op = collective.OpSend },
+		"blocks that end at [3 7]":   func(s *collective.Spec) { s.Op, s.Ends = collective.OpAllGather, []int64{3, 7} },
 		"blocks of ranks":            func(s *collective.Spec) { s.Ends = []int64{4, 8} },
 		"-1 pieces":                  func(s *collective.Spec) { s.Pieces = -1 },
 		`unknown algorithm "star"; use one of direct, ring, chain, tree, halving, hierarchical`: func(s *collective.Spec) { s.Algorithm = "star" },
 		"not by a library of the devices: cpu:0 has no library":                                 func(s *collective.Spec) { s.Algorithm = collective.Native },
 		`"ring"; use one of direct, chain`:                                                      func(s *collective.Spec) { s.Algorithm, s.Exact = "ring", true },
-		`by algorithm "tree"; use one of direct`:                                                func(s *collective.Spec) { s.Algorithm, s.Op = "tree", collective.AllToAll },
+		`by algorithm "tree"; use one of direct`:                                                func(s *collective.Spec) { s.Algorithm, s.Op = "tree", collective.OpAllToAll },
 	} {
 		s := good
 		change(&s)
-		if _, err := collective.New(m, machine.NewRoofline(m), s); !errors.Is(err, collective.ErrSpec) || !strings.Contains(err.Error(), want) {
+		if _, err := collective.NewPlan(m, machine.NewRoofline(m), s); !errors.Is(err, collective.ErrSpec) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
@@ -562,7 +561,7 @@ func TestMistakes(t *testing.T) {
 func TestBarrierInAGraph(t *testing.T) {
 	const n = 5
 	for _, algorithm := range collective.Algorithms() {
-		p := plan(t, cpus(n), collective.Spec{Op: collective.Barrier, Ranks: ranks(n), Algorithm: algorithm})
+		p := plan(t, cpus(n), collective.Spec{Op: collective.OpBarrier, Ranks: ranks(n), Algorithm: algorithm})
 		var b graph.Builder
 		k := &graph.Kernel{Name: "work", Impls: []graph.Impl{{Dialect: graph.Abstract}}}
 		var before [][]graph.TaskID
@@ -609,9 +608,9 @@ func TestNativeMembers(t *testing.T) {
 		on    []string
 		bytes float64
 	}{
-		{collective.Spec{Op: collective.AllReduce, Count: 10, Type: collective.F64}, []string{m.Devices[0].Name, m.Devices[1].Name, m.Devices[2].Name}, 160},
-		{collective.Spec{Op: collective.Send, Count: 10, Root: 2, Peer: 0}, []string{m.Devices[0].Name, m.Devices[2].Name}, 40},
-		{collective.Spec{Op: collective.AllGather, Count: 10}, []string{m.Devices[0].Name, m.Devices[1].Name, m.Devices[2].Name}, 4 * (4 + 10)}, // a part of four elements
+		{collective.Spec{Op: collective.OpAllReduce, Count: 10, Type: collective.F64}, []string{m.Devices[0].Name, m.Devices[1].Name, m.Devices[2].Name}, 160},
+		{collective.Spec{Op: collective.OpSend, Count: 10, Root: 2, Peer: 0}, []string{m.Devices[0].Name, m.Devices[2].Name}, 40},
+		{collective.Spec{Op: collective.OpAllGather, Count: 10}, []string{m.Devices[0].Name, m.Devices[1].Name, m.Devices[2].Name}, 4 * (4 + 10)}, // a part of four elements
 	} {
 		c.s.Ranks, c.s.Algorithm, c.s.Communicator = ranks(3), collective.Native, 1
 		g, err := plan(t, m, c.s).Graph()

@@ -1,8 +1,11 @@
-// Package collective builds operations in which several devices take part, such as AllReduce, as
-// graphs of tasks. It decides nothing at run time: a Plan is a list of steps, each on the device of
+// Package collective runs operations in which several devices take part, such as AllReduce. A Group
+// is the devices of a runtime that take part; AllReduce and the other functions take a Group and
+// the caller's slices, and return when every rank has its result.
+//
+// An operation is a graph of tasks. NewPlan works it out, and Plan.Add adds it to a graph of the
+// caller's own. Nothing is decided at run time: a Plan is a list of steps, each on the device of
 // one rank, which read what other ranks have; copies between devices follow from that as in any
-// graph, and so does recovery. It is pure and knows neither runtime nor simulator; collective/live
-// runs plans on a runtime.
+// graph, and so does recovery. Plans know no runtime, so that a simulator can run them.
 //
 // # What the operations do
 //
@@ -53,6 +56,20 @@
 // shared resources, on the cost model (predict.go); on the machines that come with weft it agrees
 // with the simulator mostly to the nanosecond (testdata/bandwidth.txt). Plan.Explain tells the
 // outcome.
+//
+// # Groups
+//
+// A group binds the caller's slices to the graph of an operation and prepares it once for each
+// size. When a device that takes part is lost, the group ends the run and works the operation out
+// anew for the devices left, or with one of them in the place of the lost one, as Options.OnLoss
+// says. The group moves no bytes itself but those of operations so small that telling a device takes
+// longer (Inline).
+//
+// With NCCL the devices have joined a communicator before (weft.Runtime.Join), in workers too. When
+// a member fails, is lost or is not waited for any more, all of them leave it, and the group does
+// the operation by a graph instead. After three failures in a row the library is not used any more.
+//
+// # Halo exchange
 //
 // Halo exchange is smaller (Halo): a block's task names the rows around it as what it reads, and
 // the pieces of single-assignment form make exactly these rows travel. workload/automata and

@@ -15,7 +15,7 @@ const (
 	Max             // NaN if there is one; +0 is larger than -0
 	Min             // NaN if there is one; -0 is smaller than +0
 	Product         // of the elements, in the order given
-	NumFolds = iota // how many there are
+	numFolds = iota // how many there are
 )
 
 var foldNames = [...]string{"sum", "average", "max", "min", "product"}
@@ -38,7 +38,7 @@ const (
 	BF16                   // the upper half of single precision
 	I32                    // 32-bit integers, which wrap
 	I64                    // 64-bit integers, which wrap
-	NumTypes = iota        // how many there are
+	numTypes = iota        // how many there are
 )
 
 var typeNames = [...]string{"f32", "f64", "f16", "bf16", "i32", "i64"}

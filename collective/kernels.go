@@ -7,10 +7,10 @@ import (
 )
 
 // The kernels take the arrays they read, then the arrays they write; one grid item is
-// one element. Their Go implementations are in package collective/live.
+// one element. funcs.go has their Go implementations.
 
-// Params are the parameters of all kernels.
-type Params struct {
+// params are the parameters of all kernels.
+type params struct {
 	N       int // elements
 	Ins     int // arrays to read
 	Divisor int // of the result
@@ -18,7 +18,7 @@ type Params struct {
 }
 
 // pairKernels fold two arrays into one.
-var pairKernels = func() (out [NumFolds][NumTypes]*graph.Kernel) {
+var pairKernels = func() (out [numFolds][numTypes]*graph.Kernel) {
 	for o := range out {
 		for t := range out[o] {
 			// An average is a sum with a divisor, which PTX has as a kernel of its own.
@@ -27,17 +27,17 @@ var pairKernels = func() (out [NumFolds][NumTypes]*graph.Kernel) {
 			if op == Average {
 				shader = Sum
 			}
-			out[o][t] = kernel(PairName(op, Type(t)), fmt.Sprintf("fold_%v_%v", op, Type(t)), fmt.Sprintf("fold_%v_%v", shader, Type(t)))
+			out[o][t] = kernel(pairName(op, Type(t)), fmt.Sprintf("fold_%v_%v", op, Type(t)), fmt.Sprintf("fold_%v_%v", shader, Type(t)))
 		}
 	}
 	return out
 }()
 
 // manyKernels fold any number of arrays into any number of equal ones.
-var manyKernels = func() (out [NumFolds][NumTypes]*graph.Kernel) {
+var manyKernels = func() (out [numFolds][numTypes]*graph.Kernel) {
 	for o := range out {
 		for t := range out[o] {
-			out[o][t] = kernel(ManyName(Fold(o), Type(t)), "", "")
+			out[o][t] = kernel(manyName(Fold(o), Type(t)), "", "")
 		}
 	}
 	return out
@@ -45,15 +45,15 @@ var manyKernels = func() (out [NumFolds][NumTypes]*graph.Kernel) {
 
 // copyKernels copy an array, by the size of its elements.
 var copyKernels = map[int64]*graph.Kernel{
-	2: kernel(CopyName(2), "copy_2", "copy_2"), 4: kernel(CopyName(4), "copy_4", "copy_4"), 8: kernel(CopyName(8), "copy_8", "copy_8"),
+	2: kernel(copyName(2), "copy_2", "copy_2"), 4: kernel(copyName(4), "copy_4", "copy_4"), 8: kernel(copyName(8), "copy_8", "copy_8"),
 }
 
 // tokenKernel writes zeros.
-var tokenKernel = kernel(TokenName, "token", "token")
+var tokenKernel = kernel(tokenName, "token", "token")
 
-// ItemElements is the number of elements in one item of a Go function's range: enough
+// itemElements is the number of elements in one item of a Go function's range: enough
 // to pay for handing it to a core, few enough for all cores to get some.
-const ItemElements = 1 << 14
+const itemElements = 1 << 14
 
 // Threads of a block of the kernels for GPUs, PTX and SPIR-V, and elements a block
 // covers.
@@ -66,7 +66,7 @@ const (
 // kernel has a Go function under its name and, where an entry of the PTX and a
 // shader are given, those.
 func kernel(name, entry, shader string) *graph.Kernel {
-	k := &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go, Entry: name, Per: [3]uint32{ItemElements}}}}
+	k := &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go, Entry: name, Per: [3]uint32{itemElements}}}}
 	if entry != "" {
 		k.Impls = append(k.Impls, graph.Impl{
 			Dialect: graph.PTX, Arch: "sm_75", Entry: entry, Source: ptx,
@@ -86,15 +86,15 @@ func kernel(name, entry, shader string) *graph.Kernel {
 	return k
 }
 
-// TokenName is the kernel that makes a token of a barrier.
-const TokenName = "collective.token"
+// tokenName is the kernel that makes a token of a barrier.
+const tokenName = "collective.token"
 
-// PairName is the kernel that folds two arrays into one.
-func PairName(o Fold, t Type) string { return fmt.Sprintf("collective.%v.%v", o, t) }
+// pairName is the kernel that folds two arrays into one.
+func pairName(o Fold, t Type) string { return fmt.Sprintf("collective.%v.%v", o, t) }
 
-// ManyName is the kernel that folds any number of arrays into any number of
+// manyName is the kernel that folds any number of arrays into any number of
 // equal ones.
-func ManyName(o Fold, t Type) string { return fmt.Sprintf("collective.many.%v.%v", o, t) }
+func manyName(o Fold, t Type) string { return fmt.Sprintf("collective.many.%v.%v", o, t) }
 
-// CopyName is the kernel that copies elements of a size.
-func CopyName(bytes int64) string { return fmt.Sprintf("collective.copy.%d", bytes) }
+// copyName is the kernel that copies elements of a size.
+func copyName(bytes int64) string { return fmt.Sprintf("collective.copy.%d", bytes) }

@@ -24,7 +24,7 @@ func (s *Spec) Native(m *machine.Machine) error {
 	switch {
 	case s.Exact:
 		return errors.New("exact results are asked for, and a library folds in any order")
-	case s.Op == Barrier || s.Count == 0 || len(s.Ranks) < 2:
+	case s.Op == OpBarrier || s.Count == 0 || len(s.Ranks) < 2:
 		return errors.New("there is nothing to exchange")
 	case s.Ends != nil:
 		return errors.New("libraries cut vectors into equal blocks")
@@ -88,7 +88,7 @@ func native(cost machine.Cost, best *Plan) (*Plan, error) {
 	for _, r := range p.members() {
 		p.Predicted = max(p.Predicted, cost.Task(&t, s.Ranks[r]).Median)
 	}
-	p.Predicted = max(p.Predicted, p.Bound()+nativeLatency)
+	p.Predicted = max(p.Predicted, p.bound()+nativeLatency)
 	library := strings.ToUpper(best.m.Devices[s.Ranks[0]].Joins)
 	p.why = fmt.Sprintf("  %-12s %10v  1 step, taken: every rank is a GPU of its own and exactness is not asked for, so %s does it\n%s",
 		Native, round(p.Predicted), library, best.why)

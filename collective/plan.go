@@ -44,9 +44,9 @@ type step struct {
 	level, piece int
 }
 
-// New works out an operation on a machine. Where the specification leaves a
+// NewPlan works out an operation on a machine. Where the specification leaves a
 // choice it takes what cost predicts to be done first (choose.go); Explain tells why.
-func New(m *machine.Machine, cost machine.Cost, s Spec) (*Plan, error) {
+func NewPlan(m *machine.Machine, cost machine.Cost, s Spec) (*Plan, error) {
 	if err := s.check(m); err != nil {
 		return nil, err
 	}
@@ -105,12 +105,12 @@ func newPlanner(m *machine.Machine, s *Spec, a *algorithm, t *topology, pieces i
 func (p *planner) run() {
 	s, n := p.s, p.t.n
 	switch s.Op {
-	case AllReduce:
+	case OpAllReduce:
 		p.overOwners(func(r route) {
 			r.folds, r.wanted = true, p.everyone(-1)
 			p.route(r)
 		})
-	case Reduce:
+	case OpReduce:
 		if p.a.halves || p.a.fold == nil && p.shared {
 			p.overOwners(func(r route) {
 				r.folds, r.wanted = true, p.only(s.Root)
@@ -122,14 +122,14 @@ func (p *planner) run() {
 			r.owner, r.folds, r.wanted = s.Root, true, p.only(s.Root)
 			p.route(r)
 		})
-	case ReduceScatter:
+	case OpReduceScatter:
 		for r := range n {
 			first, end := s.block(r)
 			p.cut(first, end, func(lo, hi int64) {
 				p.route(route{lo: lo, hi: hi, owner: r, folds: true, wanted: p.only(r), shift: first})
 			})
 		}
-	case Broadcast:
+	case OpBroadcast:
 		if p.a.halves {
 			p.overOwners(func(r route) {
 				r.source, r.wanted = s.Root, p.everyone(s.Root)
@@ -141,14 +141,14 @@ func (p *planner) run() {
 			r.owner, r.source, r.wanted = s.Root, s.Root, p.everyone(s.Root)
 			p.route(r)
 		})
-	case AllGather:
+	case OpAllGather:
 		for r := range n {
 			first, end := s.block(r)
 			p.cut(first, end, func(lo, hi int64) {
 				p.route(route{lo: lo, hi: hi, owner: r, source: r, base: first, wanted: p.everyone(-1)})
 			})
 		}
-	case AllToAll:
+	case OpAllToAll:
 		for i := range n { // each begins with another, so that they do not meet
 			for r := range n {
 				from := (r + i) % n
@@ -159,11 +159,11 @@ func (p *planner) run() {
 				})
 			}
 		}
-	case Send:
+	case OpSend:
 		p.whole(func(r route) {
 			p.copy(s.Peer, place{in: true, which: s.Root, lo: r.lo, hi: r.hi}, place{out: true, which: s.Peer, lo: r.lo, hi: r.hi}, 0)
 		})
-	case Barrier:
+	case OpBarrier:
 		r := route{hi: 1, owner: p.a.owners(p.t)[0], folds: true, wanted: make([]bool, n), visit: true}
 		for k := range n {
 			at := p.temp(1)
@@ -483,7 +483,7 @@ func OutName(rank int) string { return fmt.Sprintf("out %d", rank) }
 
 // elementBytes is the size of an element; tokens of a barrier are int32.
 func (s *Spec) elementBytes() int64 {
-	if s.Op == Barrier {
+	if s.Op == OpBarrier {
 		return I32.Size()
 	}
 	return s.Type.Size()
@@ -497,7 +497,7 @@ const streamBytes = 32 << 20
 func (p *Plan) task(st *step) graph.Task {
 	s := &p.Spec
 	typ, op := s.Type, s.Fold
-	if s.Op == Barrier {
+	if s.Op == OpBarrier {
 		typ, op = I32, Max
 	}
 	n, k, m := st.outs[0].hi-st.outs[0].lo, len(st.ins), len(st.outs)
@@ -519,10 +519,10 @@ func (p *Plan) task(st *step) graph.Task {
 		stream = 1
 	}
 	step := graph.Step{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{uint32(n), 1, 1}}}
-	t.Steps = []graph.Step{step.With(Params{int(n), k, st.divisor, stream})}
+	t.Steps = []graph.Step{step.With(params{int(n), k, st.divisor, stream})}
 	t.Work = graph.Work{Ops: float64(n) * float64(max(k-1, 0)), Bytes: float64(n*typ.Size()) * float64(k+m), Unit: units[typ]}
 	return t
 }
 
 // units are what types are computed in.
-var units = [NumTypes]graph.Unit{graph.FP32, graph.FP64, graph.FP32, graph.FP32, graph.Int32, graph.Int32}
+var units = [numTypes]graph.Unit{graph.FP32, graph.FP64, graph.FP32, graph.FP32, graph.Int32, graph.Int32}

@@ -17,7 +17,7 @@ func TestSlicesOfRanks(t *testing.T) {
 		4: {1, 1, 1, 1}, 7: {2, 2, 2, 1}, 16: {4, 4, 4, 4}, 63: {16, 16, 16, 15}, 64: {16, 16, 16, 16}, 67: {16, 16, 16, 19}, 130: {32, 32, 32, 34},
 	} {
 		for _, m := range []*machine.Machine{cpus(4), gpus(4)} {
-			g, err := plan(t, m, collective.Spec{Op: collective.AllReduce, Ranks: ranks(4), Count: count, Type: collective.F32, Algorithm: "ring", Pieces: 1}).Graph()
+			g, err := plan(t, m, collective.Spec{Op: collective.OpAllReduce, Ranks: ranks(4), Count: count, Type: collective.F32, Algorithm: "ring", Pieces: 1}).Graph()
 			if err != nil {
 				t.Fatal(err)
 			}

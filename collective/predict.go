@@ -12,17 +12,17 @@ import (
 // vectors that must enter and leave a group of close devices through what all
 // routes out of it share. It is 0 where ranks share a memory or the operation has
 // no such bound.
-func (p *Plan) Bound() time.Duration {
+func (p *Plan) bound() time.Duration {
 	s := &p.Spec
 	n := float64(len(s.Ranks))
 	vector := float64(s.Count * s.elementBytes())
 	bytes := vector
 	switch s.Op {
-	case AllReduce:
+	case OpAllReduce:
 		bytes *= 2 * (n - 1) / n
-	case ReduceScatter, AllGather, AllToAll:
+	case OpReduceScatter, OpAllGather, OpAllToAll:
 		bytes *= (n - 1) / n
-	case Barrier:
+	case OpBarrier:
 		return 0
 	}
 	widest := 0.0
@@ -36,7 +36,7 @@ func (p *Plan) Bound() time.Duration {
 		return 0
 	}
 	seconds := bytes / widest
-	if s.Op == AllReduce {
+	if s.Op == OpAllReduce {
 		seconds = math.Max(seconds, 2*vector/p.narrowest())
 	}
 	return time.Duration(seconds * 1e9)

@@ -107,7 +107,7 @@ func TestSimulated(t *testing.T) {
 		m := gpus(n)
 		for op := range collective.Op(collective.NumOps) {
 			for k, algorithm := range collective.Algorithms() {
-				if (op == collective.AllToAll || op == collective.Send) && k > 0 || op == collective.Send && n == 1 || op == collective.Barrier {
+				if (op == collective.OpAllToAll || op == collective.OpSend) && k > 0 || op == collective.OpSend && n == 1 || op == collective.OpBarrier {
 					continue
 				}
 				p := plan(t, m, collective.Spec{Op: op, Ranks: ranks(n), Count: 1000, Type: collective.F32, Algorithm: algorithm, Root: n / 2, Pieces: 3})
@@ -131,12 +131,12 @@ func lossCases() (out []lossCase) {
 	for n := 1; n <= 9; n++ {
 		for op := range collective.Op(collective.NumOps) {
 			for k, algorithm := range collective.Algorithms() {
-				if (op == collective.AllToAll || op == collective.Send) && k > 0 || op == collective.Send && n == 1 {
+				if (op == collective.OpAllToAll || op == collective.OpSend) && k > 0 || op == collective.OpSend && n == 1 {
 					continue
 				}
 				for typ := range collective.Type(collective.NumTypes) {
 					for _, count := range []int64{0, 1, int64(n) - 1, 2*int64(n) + 3, 10_007} {
-						if op == collective.Barrier && (typ > 0 || count > 0) {
+						if op == collective.OpBarrier && (typ > 0 || count > 0) {
 							continue
 						}
 						c := lossCase{Spec: collective.Spec{
@@ -279,7 +279,7 @@ func TestBandwidthOfMachines(t *testing.T) {
 				if algorithm != "" && bytes != 1<<30 {
 					continue
 				}
-				p := plan(t, m, collective.Spec{Op: collective.AllReduce, Ranks: ranks(n), Count: bytes / 4, Type: collective.F32, Algorithm: algorithm})
+				p := plan(t, m, collective.Spec{Op: collective.OpAllReduce, Ranks: ranks(n), Count: bytes / 4, Type: collective.F32, Algorithm: algorithm})
 				r := simulate(t, p, m)
 				if r.Err != nil {
 					t.Fatalf("%s on %s: %v", algorithm, name, r.Err)

@@ -52,7 +52,7 @@ func testDense(t *testing.T, jobs []workload.Job) {
 	}
 	defer rt.Close()
 	for _, j := range jobs {
-		states := func() []byte { return bytes.Clone(workloadtest.Bytes(j.(*reservoir.Job).States())) }
+		states := func() []byte { return bytes.Clone(workloadtest.Bytes(j.(interface{ States() []float32 }).States())) }
 		workloadtest.Run(t, rt, j)
 		if err := j.Check(); err != nil {
 			t.Errorf("%s: %v", j.Name(), err)

@@ -22,6 +22,35 @@ import (
 	"github.com/weft-run/weft/workload/tropical"
 )
 
+// What jobs of workloads have beyond what all have.
+type (
+	product interface {
+		workload.Job
+		Operands() (a, b []float32)
+		Result() []float32
+	}
+	fisherJob interface {
+		workload.Job
+		Operands() (points, theta []float32)
+		Result() []float64
+	}
+	records interface {
+		workload.Job
+		Records() []float32
+		Result() []float32
+	}
+	elements interface {
+		workload.Job
+		Elements() []float32
+		Result() float32
+	}
+	states interface {
+		workload.Job
+		Inputs() []float32
+		States() []float32
+	}
+)
+
 // holed is a job with NaNs among its inputs, and its results.
 type holed struct {
 	workload.Job
@@ -46,35 +75,35 @@ func holedJobs(t *testing.T) (out []holed) {
 		}
 	}
 	for side := range 2 {
-		g := workloadtest.New[*gemm.Job](t)(gemm.New(gemm.Config{M: 21, K: 97, N: 45, Seed: 1}))
+		g := workloadtest.New[product](t)(gemm.New(gemm.Config{M: 21, K: 97, N: 45, Seed: 1}))
 		a, b := g.Operands()
 		holes([][]float32{a[:500], b[:500]}[side])
 		out = append(out, holed{g, wide(g.Result), true})
-		tr := workloadtest.New[*tropical.Job](t)(tropical.New(tropical.Config{M: 21, K: 97, N: 45, Seed: 1}))
+		tr := workloadtest.New[product](t)(tropical.New(tropical.Config{M: 21, K: 97, N: 45, Seed: 1}))
 		a, b = tr.Operands()
 		holes([][]float32{a, b}[side])
 		out = append(out, holed{tr, wide(tr.Result), false})
-		c := workloadtest.New[*conv.Job](t)(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 3, H: 17, W: 18, K: 5, R: 3, S: 3, Stride: 1, Pad: 1}, Seed: 1}))
+		c := workloadtest.New[product](t)(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 3, H: 17, W: 18, K: 5, R: 3, S: 3, Stride: 1, Pad: 1}, Seed: 1}))
 		a, b = c.Operands()
 		holes([][]float32{a[:900], b[:60]}[side])
 		out = append(out, holed{c, wide(c.Result), true})
-		fi := workloadtest.New[*fisher.Job](t)(fisher.New(fisher.Config{Points: 103, Features: 7, Seed: 1}))
+		fi := workloadtest.New[fisherJob](t)(fisher.New(fisher.Config{Points: 103, Features: 7, Seed: 1}))
 		points, theta := fi.Operands()
 		holes([][]float32{points[:40], theta}[side])
 		out = append(out, holed{fi, fi.Result, true})
-		fu := workloadtest.New[*fusion.Job](t)(fusion.New(fusion.Config{Records: 203, Bind: side > 0, Seed: 1}))
+		fu := workloadtest.New[records](t)(fusion.New(fusion.Config{Records: 203, Bind: side > 0, Seed: 1}))
 		holes(fu.Records())
 		out = append(out, holed{fu, wide(fu.Result), true})
 	}
 	for _, op := range reduce.Operations() {
-		r := workloadtest.New[*reduce.Job](t)(reduce.New(reduce.Config{Op: op, N: 9000, Seed: 1}))
+		r := workloadtest.New[elements](t)(reduce.New(reduce.Config{Op: op, N: 9000, Seed: 1}))
 		holes(r.Elements())
 		out = append(out, holed{r, func() []float64 { return []float64{float64(r.Result())} }, true})
 	}
 	for _, batch := range []int{37, 44} { // one by one, and in fours
 		p := reservoir.Defaults()
 		p.Size, p.Inputs = 203, 17
-		r := workloadtest.New[*reservoir.Job](t)(reservoir.NewJob(reservoir.Config{Params: p, Batch: batch, Steps: 2}))
+		r := workloadtest.New[states](t)(reservoir.NewJob(reservoir.Config{Params: p, Batch: batch, Steps: 2}))
 		holes(r.Inputs()[:300])
 		out = append(out, holed{r, wide(r.States), true})
 	}

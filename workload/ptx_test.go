@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/autodiff"
@@ -28,9 +27,9 @@ import (
 	"github.com/weft-run/weft/workload/tropical"
 )
 
-// A GPU gets pointers and a structure and believes them: every step of every
-// workload must hand over what its PTX kernel takes.
-func TestPTXTakesWhatStepsGive(t *testing.T) {
+// smallJobs are jobs of every workload, at least one for each kernel.
+func smallJobs(t *testing.T) []workload.Job {
+	t.Helper()
 	make := func(j workload.Job, err error) workload.Job {
 		t.Helper()
 		if err != nil {
@@ -84,6 +83,13 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		p.Size, p.Inputs, p.Connectivity = c.size, c.inputs, 0.6
 		jobs = append(jobs, make(reservoir.NewJob(reservoir.Config{Params: p, Batch: c.batch, Steps: 2})))
 	}
+	return jobs
+}
+
+// A GPU gets pointers and a structure and believes them: every step of every
+// workload must hand over what its PTX kernel takes.
+func TestPTXTakesWhatStepsGive(t *testing.T) {
+	jobs := smallJobs(t)
 	if seen, want := workloadtest.PTXTakes(t, jobs), 63; seen != want && !testing.Short() {
 		t.Errorf("%d PTX kernels were looked at, want %d", seen, want)
 	}
@@ -93,12 +99,14 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 // GPU fails the launch otherwise, and a compiler that packs variables closer would do it.
 func TestSharedAlignment(t *testing.T) {
 	seen := 0
-	for _, k := range []*graph.Kernel{gemm.Kernel, tropical.Kernel, conv.Kernel} {
-		ptx, err := k.Impls[1].Code()
-		if err != nil {
-			t.Fatal(err)
+	sources := make(map[string]bool)
+	for _, j := range smallJobs(t) {
+		for _, ptx := range workloadtest.PTX(t, j) {
+			sources[string(ptx)] = true
 		}
-		for _, body := range strings.Split(string(ptx), ".visible .entry ")[1:] {
+	}
+	for ptx := range sources {
+		for _, body := range strings.Split(ptx, ".visible .entry ")[1:] {
 			if !strings.Contains(body, ".shared.v4.") {
 				continue
 			}
@@ -112,5 +120,18 @@ func TestSharedAlignment(t *testing.T) {
 	}
 	if want := 5; seen != want {
 		t.Errorf("%d kernels read shared memory 16 bytes at a time, want %d", seen, want)
+	}
+}
+
+// Every workload says what its check may miss.
+func TestInspected(t *testing.T) {
+	stream, err := reservoir.NewStreamJob(reservoir.StreamConfig{Params: reservoir.Defaults(), Replicas: 2, Patterns: 3, Steps: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range append(smallJobs(t), stream) {
+		if _, ok := j.(workload.Inspected); !ok {
+			t.Errorf("%s does not say what its check may miss", j.Name())
+		}
 	}
 }

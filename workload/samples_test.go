@@ -99,15 +99,13 @@ func samples(t *testing.T) []workloadtest.Sample {
 		}
 		out = append(out, workloadtest.Sample{Job: j, Result: func() []byte {
 			switch j := j.(type) {
-			case *relativity.OrbitJob:
+			case interface{ Result() []float64 }: // orbits, light
 				return workloadtest.Bytes(j.Result())
-			case *relativity.LightJob:
-				return workloadtest.Bytes(j.Result())
-			case *relativity.BoostJob:
+			case interface{ Result() (a, b []float64) }:
 				boosted, products := j.Result()
 				return workloadtest.Bytes(slices.Concat(boosted, products))
 			}
-			places, velocities := j.(*relativity.BodyJob).Result()
+			places, velocities := j.(interface{ Result() (a, b []float32) }).Result()
 			return workloadtest.Bytes(slices.Concat(places, velocities))
 		}})
 	}
@@ -266,12 +264,19 @@ func samples(t *testing.T) []workloadtest.Sample {
 // graphNumbers are the results of a job of package network.
 func graphNumbers(j workload.Job) []byte {
 	switch j := j.(type) {
-	case *graphs.RankJob:
+	case interface {
+		Given() []float64
+		Residual() float64
+	}:
 		return workloadtest.Bytes(append(slices.Clone(j.Given()), j.Residual()))
-	case *graphs.LayersJob:
+	case interface{ Result(int) workload.Matrix }:
 		return workloadtest.Bytes(j.Result(0).Data)
 	}
-	d := j.(*graphs.DistanceJob)
+	d := j.(interface {
+		Closeness() []float32
+		Distances() workload.Matrix
+		Medoids() (medoids, labels []uint32)
+	})
 	if c := d.Closeness(); c != nil {
 		return workloadtest.Bytes(slices.Concat(d.Distances().Data, c))
 	}

@@ -182,7 +182,7 @@ func testLongRow(t *testing.T, rt *weft.Runtime) {
 		var b graph.Builder
 		task.Uses = []graph.Use{
 			{Data: b.Data(graph.Data{Name: "native", Bytes: 8 * 3 * residues, Input: true}), Access: graph.Read},
-			{Data: b.Data(graph.Data{Name: "turns", Bytes: int64(8 * len(landscape.Turns())), Input: true}), Access: graph.Read},
+			{Data: b.Data(graph.Data{Name: "turns", Bytes: 8 * 2 * landscape.Angles, Input: true}), Access: graph.Read},
 			{Data: b.Data(graph.Data{Name: "energies", Bytes: int64(8 * len(rows[i])), Output: true}), Access: graph.Write},
 		}
 		b.Add(task)
@@ -204,7 +204,7 @@ func testLongRow(t *testing.T, rt *weft.Runtime) {
 const residues = 1581
 
 // longLandscape is one whose rows take a shader several launches.
-func longLandscape(t *testing.T) *landscape.Job {
+func longLandscape(t *testing.T) workload.Job {
 	t.Helper()
 	l, err := landscape.New(landscape.Config{Residues: residues})
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft/cmd/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/protein/network"
+	"github.com/weft-run/weft/internal/protein/partition"
 	"github.com/weft-run/weft/workload/protein"
-	"github.com/weft-run/weft/workload/protein/network"
-	"github.com/weft-run/weft/workload/protein/partition"
 )
 
 // proteinParts are the ways to cut a protein.

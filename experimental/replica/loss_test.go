@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/experimental/replica"
 	"github.com/weft-run/weft/internal/backend/fake"
@@ -34,7 +34,7 @@ func openFakes(t *testing.T, script string) *fakes {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Funcs = live.Funcs()
+	o.Funcs = collective.Funcs()
 	o.Funcs["move"] = weft.WithParams(move)
 	o.Natives = map[string]func([][][]byte, []byte) error{"nccl.allreduce": func(args [][][]byte, _ []byte) error {
 		f.calls.Add(1)

@@ -79,7 +79,7 @@ type State[T Element] struct {
 }
 
 // New makes replicas of an initial state, which is epoch 0. The runtime must have
-// been opened with the kernels of collective/live. Release gives them up.
+// been opened with the kernels of collective.Funcs. Release gives them up.
 func New[T Element](rt *weft.Runtime, initial []T, o Options[T]) (*State[T], error) {
 	if err := o.Strategy.Validate(); err != nil {
 		return nil, err
@@ -279,7 +279,7 @@ func (s *State[T]) prepare(ctx context.Context) (err error) {
 	}()
 	m := s.rt.Machine()
 	spec := collective.Spec{
-		Op: collective.AllReduce, Ranks: s.devices, Count: int64(s.n), Type: typeOf[T](), Fold: collective.Average, Exact: s.o.Exact,
+		Op: collective.OpAllReduce, Ranks: s.devices, Count: int64(s.n), Type: typeOf[T](), Fold: collective.Average, Exact: s.o.Exact,
 	}
 	if s.failure == nil && spec.Native(m) == nil {
 		if s.comm, err = s.rt.Join(ctx, s.devices); err != nil {
@@ -290,7 +290,7 @@ func (s *State[T]) prepare(ctx context.Context) (err error) {
 		}
 	}
 	spec.Communicator, spec.Exact = s.comm, s.comm == 0
-	plan, err := collective.New(m, machine.NewRoofline(m), spec)
+	plan, err := collective.NewPlan(m, machine.NewRoofline(m), spec)
 	if err != nil {
 		return err
 	}
@@ -430,7 +430,7 @@ func (s *State[T]) probeGraph() (*graph.Graph, error) {
 		for _, run := range s.runs() {
 			// An all-gather of one rank is a copy.
 			n := int64(run[1] - run[0])
-			plan, err := collective.New(m, cost, collective.Spec{Op: collective.AllGather, Ranks: []machine.DeviceID{d}, Count: n, Type: typeOf[T]()})
+			plan, err := collective.NewPlan(m, cost, collective.Spec{Op: collective.OpAllGather, Ranks: []machine.DeviceID{d}, Count: n, Type: typeOf[T]()})
 			if err != nil {
 				return nil, err
 			}

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/experimental/replica"
 	"github.com/weft-run/weft/graph"
 )
@@ -38,7 +38,7 @@ var moveKernel = &graph.Kernel{Name: "move", Impls: []graph.Impl{{Dialect: graph
 
 func open(t *testing.T, parts int) *weft.Runtime {
 	t.Helper()
-	funcs := live.Funcs()
+	funcs := collective.Funcs()
 	funcs["move"] = weft.WithParams(move)
 	rt, err := weft.Open(t.Context(), weft.Options{NoCalibrate: true, CacheDir: "off", Devices: fmt.Sprintf("cpu/%d", parts), Funcs: funcs})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"slices"
 
 	"github.com/weft-run/weft"
-	comm "github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/workload"
@@ -161,7 +161,7 @@ func All() []Entry { return slices.Clone(list) }
 
 // Funcs returns the Go kernels of the list's workloads and of collective operations.
 func Funcs() map[string]weft.Func {
-	out := comm.Funcs()
+	out := collective.Funcs()
 	for _, w := range list {
 		maps.Copy(out, w.Funcs())
 	}

@@ -288,7 +288,7 @@ func curvesOrder(f *Flags, c *enumerative.Config) Order {
 // is left open.
 type streamed reservoir.StreamConfig
 
-func (c streamed) job() (*reservoir.StreamJob, error) {
+func (c streamed) job() (workload.Job, error) {
 	return reservoir.NewStreamJob(reservoir.StreamConfig(c))
 }
 

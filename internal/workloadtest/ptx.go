@@ -39,25 +39,51 @@ func readPTX(source []byte) map[string]entry {
 	return out
 }
 
+// onGPU returns the graph of a job on a machine that runs nothing but PTX.
+func onGPU(t *testing.T, j workload.Job, exact bool) *graph.Graph {
+	t.Helper()
+	gpu := &machine.Machine{Devices: []machine.Device{{Name: "cuda:0", Backend: "cuda", Arch: "sm_90", Cluster: 16, Kind: machine.Discrete, MemBytes: 1 << 30, Exact: exact}}}
+	gpu.Links = []machine.Link{{A: machine.Host, B: 0, BPS: 1e9}}
+	if p, ok := j.(workload.Placed); ok {
+		if err := p.Place(gpu); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, err := j.Graph([]sched.Range{{Hi: j.Items().Extent}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// PTX returns the PTX of all kernels of a job.
+func PTX(t *testing.T, j workload.Job) (sources [][]byte) {
+	t.Helper()
+	g := onGPU(t, j, true)
+	for id := range g.NumTasks() {
+		for _, step := range g.Task(graph.TaskID(id)).Steps {
+			for _, impl := range step.Kernel.Impls {
+				if impl.Dialect == graph.PTX {
+					source, err := impl.Code()
+					if err != nil {
+						t.Fatal(err)
+					}
+					sources = append(sources, source)
+				}
+			}
+		}
+	}
+	return sources
+}
+
 // PTXTakes compares what the steps of jobs hand over with what their PTX kernels take, pointers and a structure, which
 // a GPU believes. It returns the number of kernels that were looked at. Those of package collective have tests of their own.
 func PTXTakes(t *testing.T, jobs []workload.Job) int {
 	t.Helper()
 	seen, looked := map[string]bool{}, map[workload.Job]bool{}
 	for _, j := range slices.Concat(jobs, jobs) {
-		// A machine that runs nothing but PTX, at first exactly.
-		gpu := &machine.Machine{Devices: []machine.Device{{Name: "cuda:0", Backend: "cuda", Arch: "sm_90", Cluster: 16, Kind: machine.Discrete, MemBytes: 1 << 30, Exact: !looked[j]}}}
-		gpu.Links = []machine.Link{{A: machine.Host, B: 0, BPS: 1e9}}
+		g := onGPU(t, j, !looked[j]) // at first exactly
 		looked[j] = true
-		if p, ok := j.(workload.Placed); ok {
-			if err := p.Place(gpu); err != nil {
-				t.Fatal(err)
-			}
-		}
-		g, err := j.Graph([]sched.Range{{Hi: j.Items().Extent}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		for id := range g.NumTasks() {
 			task := g.Task(graph.TaskID(id))
 			for i := range task.Steps {

@@ -22,14 +22,14 @@ const unit = 8 * 0x1p-53
 // nothing is subtracted. With each comes a bound for what rounding does to it, by the rules of
 // error propagation. Derivatives of problems that have a closed form are compared with it as
 // well. Where that is much, points drawn at random stand for all.
-func (j *Job) Check() error { return j.check(checkedNodes) }
+func (j *job) Check() error { return j.check(checkedNodes) }
 
 // checkedNodes is the number of operations of the tree that a Check takes, about: half a minute on
 // a core.
 const checkedNodes = 1 << 30
 
 // check is Check with at most some operations, and one point at least.
-func (j *Job) check(most int) error {
+func (j *job) check(most int) error {
 	tree := newTree(j.f)
 	n := len(j.f.variables)
 	taken := min(j.count, max(1, most/(len(tree.list)*len(j.directions))))
@@ -63,7 +63,7 @@ func (j *Job) check(most int) error {
 }
 
 // checkPoint compares one point, and counts the numbers whose rounding bound is infinite.
-func (j *Job) checkPoint(s *state, i int, closed []float64, lost *int) error {
+func (j *job) checkPoint(s *state, i int, closed []float64, lost *int) error {
 	n := len(j.f.variables)
 	values, derivatives := j.at(i)
 	for k, direction := range j.directions {
@@ -72,7 +72,7 @@ func (j *Job) checkPoint(s *state, i int, closed []float64, lost *int) error {
 			want := s.nodes[s.roots[o]]
 			if k == 0 {
 				if !agree(values[o], want.v, want.ev, lost) {
-					return fmt.Errorf("%s: %s: value %d is %v, want %v ± %.2g: %w", j.Name(), j.point(i), o, values[o], want.v, want.ev, ErrWrong)
+					return fmt.Errorf("%s: %s: value %d is %v, want %v ± %.2g: %w", j.Name(), j.point(i), o, values[o], want.v, want.ev, errWrong)
 				}
 			}
 			got, d := derivatives[o*len(j.directions)+k], want.im/step
@@ -81,10 +81,10 @@ func (j *Job) checkPoint(s *state, i int, closed []float64, lost *int) error {
 				continue
 			}
 			if !agree(got, d, want.ed, lost) {
-				return fmt.Errorf("%s: %s: derivative %d of value %d is %v, want %v ± %.2g: %w", j.Name(), j.point(i), k, o, got, d, want.ed, ErrWrong)
+				return fmt.Errorf("%s: %s: derivative %d of value %d is %v, want %v ± %.2g: %w", j.Name(), j.point(i), k, o, got, d, want.ed, errWrong)
 			}
 			if j.slope != nil && math.Abs(got-closed[k]) > 2*want.ed {
-				return fmt.Errorf("%s: %s: derivative %d is %v, want %v ± %.2g by the closed form: %w", j.Name(), j.point(i), k, got, closed[k], 2*want.ed, ErrWrong)
+				return fmt.Errorf("%s: %s: derivative %d is %v, want %v ± %.2g by the closed form: %w", j.Name(), j.point(i), k, got, closed[k], 2*want.ed, errWrong)
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func (j *Job) checkPoint(s *state, i int, closed []float64, lost *int) error {
 // Misses returns the share of numbers that the last Check did not judge: points that were not
 // drawn, derivatives of values that are not finite, and numbers without a finite bound for their
 // rounding.
-func (j *Job) Misses() []workload.Miss {
+func (j *job) Misses() []workload.Miss {
 	return []workload.Miss{{What: "one number off by more than its rounding", Chance: j.unseen}}
 }
 

@@ -93,7 +93,7 @@ func TestClosedForms(t *testing.T) {
 		{Problem: Rosenbrock, Dims: 2, Count: 2000}, {Problem: Rosenbrock, Dims: 10, Count: 300, Seed: 1},
 		{Problem: Helmholtz, Dims: 1, Count: 100}, {Problem: Helmholtz, Dims: 8, Count: 16, Seed: 2},
 	} {
-		j := workloadtest.New[*Job](t)(New(c))
+		j := workloadtest.New[*job](t)(New(c))
 		direct(t, j)
 		n, worst := c.Dims, 0.0
 		for i := range j.count {
@@ -124,7 +124,7 @@ func TestDirections(t *testing.T) {
 	for _, c := range []Config{{Problem: Rosenbrock, Dims: 70, Count: 50}, {Problem: Helmholtz, Dims: 40, Count: 20}} {
 		var want string
 		for _, c.Directions = range []int{0, 1, 7, 33} {
-			j := workloadtest.New[*Job](t)(New(c))
+			j := workloadtest.New[*job](t)(New(c))
 			direct(t, j)
 			got := string(workloadtest.Bytes(j.derivatives)) + string(workloadtest.Bytes(j.values))
 			if want == "" {
@@ -161,7 +161,7 @@ func TestPrograms(t *testing.T) {
 		}
 	}
 	for n, most := range map[int]int{8: 32, 64: 96} {
-		j := workloadtest.New[*Job](t)(New(Config{Problem: Rosenbrock, Dims: n, Count: 1}))
+		j := workloadtest.New[*job](t)(New(Config{Problem: Rosenbrock, Dims: n, Count: 1}))
 		if slots := j.p.passes[0].slots; len(j.p.passes) != 1 || slots > most {
 			t.Errorf("%s takes %d passes with %d slots, want 1 and %d", j.Name(), len(j.p.passes), slots, most)
 		}
@@ -205,7 +205,7 @@ func TestNotFinite(t *testing.T) {
 		t.Error(s)
 	}
 	j.values[2] = 0
-	if err := j.Check(); !errors.Is(err, ErrWrong) || !strings.Contains(err.Error(), "point 2 (x = 1, y = -1): value 0 is 0, want NaN") {
+	if err := j.Check(); !errors.Is(err, errWrong) || !strings.Contains(err.Error(), "point 2 (x = 1, y = -1): value 0 is 0, want NaN") {
 		t.Error(err)
 	}
 }
@@ -215,7 +215,7 @@ func TestNotFinite(t *testing.T) {
 func BenchmarkGradient(b *testing.B) {
 	const count = 4096
 	for _, n := range []int{2, 8, 64} {
-		j := workloadtest.New[*Job](b)(New(Config{Problem: Rosenbrock, Dims: n, Count: count}))
+		j := workloadtest.New[*job](b)(New(Config{Problem: Rosenbrock, Dims: n, Count: count}))
 		name := func(what string) string { return what + "-" + string(rune('0'+n/10)) + string(rune('0'+n%10)) }
 		each := func(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/count, "ns/point")
@@ -274,7 +274,7 @@ func TestTangent(t *testing.T) {
 
 // A check of many derivatives of a long expression looks at some of the points, and says so.
 func TestCheckSamples(t *testing.T) {
-	j := workloadtest.New[*Job](t)(New(Config{Problem: Rosenbrock, Dims: 8, Count: 100}))
+	j := workloadtest.New[*job](t)(New(Config{Problem: Rosenbrock, Dims: 8, Count: 100}))
 	direct(t, j)
 	if err := j.check(1 << 40); err != nil || j.unseen != 0 {
 		t.Errorf("all points: %v, unseen %v", err, j.unseen)
@@ -290,7 +290,7 @@ func TestCheckSamples(t *testing.T) {
 	for i := range j.values {
 		j.values[i]++
 	}
-	if err := j.check(1); !errors.Is(err, ErrWrong) {
+	if err := j.check(1); !errors.Is(err, errWrong) {
 		t.Errorf("wrong values: %v", err)
 	}
 }

@@ -34,7 +34,7 @@ func TestDimensions(t *testing.T) {
 // Every variable of every point is drawn, between the bounds.
 func TestPointsDrawn(t *testing.T) {
 	for _, count := range []int{1, 2, 3, 4, 5, 7, 64} {
-		j := workloadtest.New[*Job](t)(New(Config{Problem: Expression, Expr: "x+y+z", Count: count, Low: 3, High: 5}))
+		j := workloadtest.New[*job](t)(New(Config{Problem: Expression, Expr: "x+y+z", Count: count, Low: 3, High: 5}))
 		seen := map[float64]bool{}
 		for _, x := range j.points {
 			if x < 3 || x > 5 || seen[x] {
@@ -55,7 +55,7 @@ func TestSummaryOfKnown(t *testing.T) {
 		"5*x;12*x":    "sum 34 of values, norm 18.3847763 of derivatives",
 		"2+1/(x-1)+y": "sum 0 of values, norm 1.41421356 of derivatives; not finite at 2 points, the first of which is",
 	} {
-		j := workloadtest.New[*Job](t)(New(Config{Problem: Expression, Expr: expr, Count: 2, Low: 1, High: 1}))
+		j := workloadtest.New[*job](t)(New(Config{Problem: Expression, Expr: expr, Count: 2, Low: 1, High: 1}))
 		workloadtest.Run(t, workloadtest.Open(t, 1, Funcs()), j)
 		if err := j.Check(); err != nil {
 			t.Error(err)
@@ -122,7 +122,7 @@ func TestFunctionBends(t *testing.T) {
 // Powers that are computed as products, up to the largest exponent, pass a check that expects their rounding.
 func TestPowersRounded(t *testing.T) {
 	for _, expr := range []string{"x^511.5", "x^-511.5", "x^400.5", "x^1024", "x^-1023", "x^512.5", "x^1025"} {
-		j := workloadtest.New[*Job](t)(New(Config{Problem: Expression, Expr: expr, Count: 1000, Low: 1, High: 1.001}))
+		j := workloadtest.New[*job](t)(New(Config{Problem: Expression, Expr: expr, Count: 1000, Low: 1, High: 1.001}))
 		direct(t, j)
 		if err := j.Check(); err != nil || j.unseen != 0 {
 			t.Errorf("%s: %v, unseen %v", expr, err, j.unseen)

@@ -33,9 +33,9 @@ const (
 // programs.
 func (p *program) kernel(i int, generate bool) *graph.Kernel {
 	ps := p.passes[i]
-	k := Kernel
+	k := kernel
 	if ps.slots > fewSlots {
-		k = LargeKernel
+		k = largeKernel
 	}
 	if !generate || ps.to-ps.from > maxGenerated {
 		return k

@@ -33,8 +33,8 @@ var (
 	// ErrConfig is wrapped by every error of Validate, and by errors of calls whose points do not
 	// suit the function.
 	ErrConfig = errors.New("bad points")
-	// ErrWrong is returned by [Job.Check] for values and derivatives that are not those.
-	ErrWrong = errors.New("not the derivatives")
+	// errWrong is returned by [job.Check] for values and derivatives that are not those.
+	errWrong = errors.New("not the derivatives")
 )
 
 const (
@@ -155,8 +155,8 @@ func (c Config) Bytes() float64 {
 	return 8*float64(c.Count)*(n+m+m*n) + float64(4*len(p.code)+8*len(p.numbers))
 }
 
-// Job is the values and derivatives of a function at points.
-type Job struct {
+// job is the values and derivatives of a function at points.
+type job struct {
 	workload.Declared
 	name       string
 	f          *Function
@@ -178,7 +178,8 @@ const (
 )
 
 // New draws points by logical index, and takes all derivatives there.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -216,16 +217,16 @@ func New(c Config) (*Job, error) {
 }
 
 // newJob is a job for points.
-func newJob(f *Function, p *program, directions [][]float64, points []float64) *Job {
+func newJob(f *Function, p *program, directions [][]float64, points []float64) *job {
 	count := len(points) / len(f.variables)
-	j := &Job{name: Expression, f: f, p: p, count: count, directions: directions, points: points}
+	j := &job{name: Expression, f: f, p: p, count: count, directions: directions, points: points}
 	j.values, j.derivatives = make([]float64, count*p.outputs), make([]float64, count*p.outputs*p.columns)
 	j.kernelsFor(p.ops*float64(count) >= generateOps)
 	return j.declare()
 }
 
 // kernelsFor takes the kernels of passes, generated ones or those that run the program.
-func (j *Job) kernelsFor(generate bool) {
+func (j *job) kernelsFor(generate bool) {
 	j.kernels = nil
 	for i := range j.p.passes {
 		j.kernels = append(j.kernels, j.p.kernel(i, generate))
@@ -233,7 +234,7 @@ func (j *Job) kernelsFor(generate bool) {
 }
 
 // declare says what the job is. A point does not depend on others, and so rows are exact.
-func (j *Job) declare() *Job {
+func (j *job) declare() *job {
 	p, variables := j.p, len(j.f.variables)
 	out := p.outputs * p.columns
 	j.Declared = workload.Declare(workload.Declaration{
@@ -258,21 +259,21 @@ func (j *Job) declare() *Job {
 
 // Points are the points in the job's own memory, a number for every variable. Between runs a
 // caller may set them.
-func (j *Job) Points() []float64 { return j.points }
+func (j *job) Points() []float64 { return j.points }
 
 // Result is the values at points, and for each value the derivatives in the order of the
 // variables, after a run.
-func (j *Job) Result() (values, derivatives []float64) { return j.values, j.derivatives }
+func (j *job) Result() (values, derivatives []float64) { return j.values, j.derivatives }
 
 // Rate is points and derivatives a second.
-func (j *Job) Rate(d time.Duration) string {
+func (j *job) Rate(d time.Duration) string {
 	n := float64(j.count) / d.Seconds()
 	return fmt.Sprintf("%.2f M points/s, %.1f M derivatives/s", n/1e6, n*float64(j.p.outputs*j.p.columns)/1e6)
 }
 
 // NotFinite returns the number of points with a value or derivative that is not finite, and the
 // index of the first of them, or −1.
-func (j *Job) NotFinite() (points, first int) {
+func (j *job) NotFinite() (points, first int) {
 	first = -1
 	for i := range j.count {
 		values, derivatives := j.at(i)
@@ -288,13 +289,13 @@ func (j *Job) NotFinite() (points, first int) {
 func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
 
 // at is the results at a point.
-func (j *Job) at(i int) (values, derivatives []float64) {
+func (j *job) at(i int) (values, derivatives []float64) {
 	m, d := j.p.outputs, j.p.outputs*j.p.columns
 	return j.values[i*m : (i+1)*m], j.derivatives[i*d : (i+1)*d]
 }
 
 // point writes a point's variables, the first few of many.
-func (j *Job) point(i int) string {
+func (j *job) point(i int) string {
 	n := len(j.f.variables)
 	var words []string
 	for k, v := range j.points[i*n : (i+1)*n] {
@@ -309,7 +310,7 @@ func (j *Job) point(i int) string {
 
 // Summary returns the sums of finite values and of the squares of finite derivatives, and the
 // first point where one is not finite.
-func (j *Job) Summary() string {
+func (j *job) Summary() string {
 	values, squares := 0.0, 0.0
 	for _, v := range j.values {
 		if !notFinite(v) {

@@ -14,12 +14,12 @@ import (
 const perItem = 256
 
 var (
-	// Kernel runs a program at points, with room for 64 values at once on GPUs. Its arguments
+	// kernel runs a program at points, with room for 64 values at once on GPUs. Its arguments
 	// are points, instructions, numbers of the program, values and derivatives.
-	Kernel = workload.With(graph.GoKernel("autodiff.program", perItem),
+	kernel = workload.With(graph.GoKernel("autodiff.program", perItem),
 		workload.PTX(ptx, "autodiff_program", 128, 128), workload.SPIRV(spirv, "autodiff_program", 64, 64))
-	// LargeKernel is Kernel with room for 256.
-	LargeKernel = workload.With(graph.GoKernel("autodiff.program", perItem),
+	// largeKernel is Kernel with room for 256.
+	largeKernel = workload.With(graph.GoKernel("autodiff.program", perItem),
 		workload.PTX(ptx, "autodiff_large", 128, 128), workload.SPIRV(spirv, "autodiff_large", 64, 64))
 )
 

@@ -21,7 +21,7 @@ func TestLargest(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := func(n int) []float64 { return workloadtest.Hollow[float64](t, n) }
-		j := &Job{name: c.Problem, f: f, p: p, count: c.Count, directions: units(len(f.variables)), points: h(c.Count * len(f.variables))}
+		j := &job{name: c.Problem, f: f, p: p, count: c.Count, directions: units(len(f.variables)), points: h(c.Count * len(f.variables))}
 		j.values, j.derivatives = h(c.Count*p.outputs), h(c.Count*p.outputs*p.columns)
 		for _, generate := range []bool{false, true} {
 			j.kernelsFor(generate)

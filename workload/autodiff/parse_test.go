@@ -15,7 +15,7 @@ import (
 )
 
 // direct runs a job's program without a runtime.
-func direct(t testing.TB, j *Job) {
+func direct(t testing.TB, j *job) {
 	t.Helper()
 	for i, s := range j.Whole().Steps {
 		c := &weft.Call{Params: s.Params, Launch: graph.Grid(j.count)}
@@ -27,7 +27,7 @@ func direct(t testing.TB, j *Job) {
 }
 
 // jobAt is a job for a function at points.
-func jobAt(t testing.TB, f *Function, points ...float64) *Job {
+func jobAt(t testing.TB, f *Function, points ...float64) *job {
 	t.Helper()
 	p, err := f.program(MaxDirections)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 // The vectors of instructions do what the Go loops do.
 func TestWide(t *testing.T) {
-	j := workloadtest.New[*Job](t)(New(Config{Problem: Expression, Count: 777, Low: -2, High: 2,
+	j := workloadtest.New[*job](t)(New(Config{Problem: Expression, Count: 777, Low: -2, High: 2,
 		Expr: "x/y - 3/x + sqrt(x) + x*y*z - 2*x + (1-z)^2 + 4*y; (x-y)*(y-z) + x*z; -(x+y)"}))
 	was := wide
 	defer func() { wide = was }()

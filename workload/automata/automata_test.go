@@ -226,7 +226,7 @@ func TestBlocksWithHalos(t *testing.T) {
 func exchangeAndAdvance(grid []uint64, words, parts, k int) []uint64 {
 	rows := len(grid) / words
 	next := make([]uint64, len(grid))
-	begin := Blocks(rows, parts)
+	begin := cutBlocks(rows, parts)
 	for p := range parts {
 		var block []uint64
 		for y := begin[p] - k; y < begin[p+1]+k; y++ {
@@ -242,7 +242,7 @@ func exchangeAndAdvance(grid []uint64, words, parts, k int) []uint64 {
 func TestBlocksCover(t *testing.T) {
 	for rows := range 40 {
 		for parts := 1; parts < 10; parts++ {
-			b := Blocks(rows, parts)
+			b := cutBlocks(rows, parts)
 			if b[0] != 0 || b[parts] != rows {
 				t.Fatalf("%d rows in %d blocks: %v", rows, parts, b)
 			}
@@ -357,7 +357,7 @@ func TestCheckWindow(t *testing.T) {
 				}
 				i := (top+63)%300*j.words + left
 				j.end[i] ^= 1 << 3
-				if err := j.checkWindow(w); !errors.Is(err, ErrWrong) {
+				if err := j.checkWindow(w); !errors.Is(err, errWrong) {
 					t.Errorf("%+v of %s: a wrong cell: %v", w, j.Name(), err)
 				}
 				j.end[i] ^= 1 << 3

@@ -118,7 +118,7 @@ func Run(ctx context.Context, rt *weft.Runtime, board *Board, rule Rule, generat
 	if len(board.Words) != c.Rows*words {
 		return nil, fmt.Errorf("automata: %d words: %w: %d × %d cells take %d", len(board.Words), ErrConfig, c.Rows, c.Cols, c.Rows*words)
 	}
-	j := &Job{c: c, words: words, rule: rule, start: board.Words}
+	j := &job{c: c, words: words, rule: rule, start: board.Words}
 	j.every(min(unknownK, c.Rows))
 	if spare := ^j.last(); spare != 0 {
 		j.start = slices.Clone(j.start)

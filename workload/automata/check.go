@@ -20,7 +20,7 @@ const (
 // its own: all of it, or windows of it where that would take long. Windows are evenly
 // spaced over the rows from a random one on, each at a random place of its rows. The
 // seed of the game decides where.
-func (j *Job) Check() error {
+func (j *job) Check() error {
 	rows, words, steps := j.c.Rows, j.words, j.c.Steps
 	windows := windowsOf(rows, words, steps)
 	j.missedCell, j.missedRow = 0, 0
@@ -42,7 +42,7 @@ func (j *Job) Check() error {
 }
 
 // Misses lists errors that Check may not see.
-func (j *Job) Misses() []workload.Miss {
+func (j *job) Misses() []workload.Miss {
 	return []workload.Miss{
 		{What: "one wrong cell", Chance: j.missedCell},
 		{What: "one wrong row", Chance: j.missedRow},
@@ -67,7 +67,7 @@ type window struct{ top, left, rows, words, above, beside int }
 // checkWindow plays a window, as a torus of its own, and compares it but for its margin.
 // Nothing travels faster than a cell a step, so that a margin of as many cells as there
 // are steps keeps the edges out.
-func (j *Job) checkWindow(w window) error {
+func (j *job) checkWindow(w window) error {
 	rows, words := j.c.Rows, j.words
 	height, width := w.rows+2*w.above, w.words+2*w.beside
 	row := func(y int) int { return ((w.top+y-w.above)%rows + rows) % rows } // of the game, in a row of the window
@@ -102,7 +102,7 @@ func (j *Job) checkWindow(w window) error {
 			}
 			if got != want {
 				return fmt.Errorf("automata: after %d steps the cells of row %d from column %d on are %#x, want %#x: %w",
-					j.c.Steps, row(y), word*64, got, want, ErrWrong)
+					j.c.Steps, row(y), word*64, got, want, errWrong)
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func (j *Job) checkWindow(w window) error {
 
 // ring returns 64 cells of a row of the first generation, from a column on that may be
 // beyond either end of it: the row is a ring.
-func (j *Job) ring(row, col int) (out uint64) {
+func (j *job) ring(row, col int) (out uint64) {
 	n := j.c.Cols
 	if n%64 == 0 || col >= 0 && col+64 <= n {
 		return j.start[row*j.words+((col/64)%j.words+j.words)%j.words]

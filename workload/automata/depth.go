@@ -22,15 +22,15 @@ import (
 const unknownK = 8
 
 // every sets the number of steps of a round: k, or all steps if they are fewer.
-func (j *Job) every(k int) {
+func (j *job) every(k int) {
 	j.k = min(k, j.c.Steps)
-	// Rows are dealt out in groups. With at least k rows the halo of a block lies in
+	// computeRows are dealt out in groups. With at least k rows the halo of a block lies in
 	// one group and never reaches around the torus halfway.
-	j.groups = Blocks(j.c.Rows, j.c.Rows/j.k)
+	j.groups = cutBlocks(j.c.Rows, j.c.Rows/j.k)
 }
 
 // with is the same game of other steps with other rounds, over the same memory.
-func (j *Job) with(k, steps int) *Job {
+func (j *job) with(k, steps int) *job {
 	other := *j
 	other.c.Steps = steps
 	other.every(k)
@@ -39,11 +39,11 @@ func (j *Job) with(k, steps int) *Job {
 
 // K returns the number of steps in a round of the last run, or at first in a round of
 // the next.
-func (j *Job) K() int { return j.k }
+func (j *job) K() int { return j.k }
 
 // Place looks whether devices other than CPUs take part, which have kernels of
 // their own. On other devices than before rounds are chosen anew.
-func (j *Job) Place(m *machine.Machine) error {
+func (j *job) Place(m *machine.Machine) error {
 	if j.on != m {
 		j.on, j.variants = m, nil
 		j.gpus = slices.ContainsFunc(m.Devices, func(d machine.Device) bool { return d.Kind != machine.CPU })
@@ -69,7 +69,7 @@ const hopeless = 1.1
 
 // Vary takes the number of steps that is predicted to be done first, once for the
 // devices at hand.
-func (j *Job) Vary(price workload.Pricer) ([]workload.Variant, error) {
+func (j *job) Vary(price workload.Pricer) ([]workload.Variant, error) {
 	if j.c.K > 0 || j.variants != nil {
 		return j.variants, nil
 	}
@@ -101,7 +101,7 @@ func (j *Job) Vary(price workload.Pricer) ([]workload.Variant, error) {
 }
 
 // Take takes a number of steps that Vary called by its name.
-func (j *Job) Take(variant string) error {
+func (j *job) Take(variant string) error {
 	if variant == "" && j.c.K > 0 {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (j *Job) Take(variant string) error {
 }
 
 // price predicts the game with rounds of k steps.
-func (j *Job) price(k int, price workload.Pricer) (time.Duration, error) {
+func (j *job) price(k int, price workload.Pricer) (time.Duration, error) {
 	all, rounds := j.with(k, j.c.Steps), float64(j.c.Steps)/float64(k)
 	if rounds <= moreRounds {
 		p, err := price(all, all)
@@ -156,7 +156,7 @@ const ruleSlow = 25
 
 // work returns the work of stepping rows k times, including rows of neighbours that
 // tiles repeat. The generations in between are never in memory.
-func (j *Job) work(rows, k int) graph.Work {
+func (j *job) work(rows, k int) graph.Work {
 	// On a CPU filling and emptying a tile takes about as long as a step: 8192²
 	// cells took 70, 62, 44, 42, 39, 42 ms with rounds of 1, 2, 4 ... 32 steps.
 	tile, each, margin, slow := tileRows(j.words, k), 1, (k-1)*k, 1
@@ -171,7 +171,7 @@ func (j *Job) work(rows, k int) graph.Work {
 	}
 	tiles := (rows + tile - 1) / tile
 	return graph.Work{
-		Ops:   Ops(j.words, slow*(rows*(k+each)+tiles*margin), 1),
+		Ops:   ops(j.words, slow*(rows*(k+each)+tiles*margin), 1),
 		Bytes: 8 * float64(j.words) * float64(2*rows+2*k),
 		Unit:  graph.Int32,
 	}

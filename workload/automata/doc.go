@@ -4,7 +4,7 @@
 //
 // A grid is a slice of rows of equally many words; cell x of a row is bit x%64
 // of its word x/64, and the first and last cell of a row are neighbours. A
-// device owns a block of rows ([Blocks]) and keeps a halo of k rows above and
+// device owns a block of rows and keeps a halo of k rows above and
 // below it, filled with its neighbours' rows: then it can step k times
 // ([Advance]) before it has to exchange 2k rows. Cells are bits and every one is
 // computed by the same logic, so the result is bitwise the same for every cut:

@@ -22,8 +22,8 @@ import (
 var (
 	// ErrConfig is wrapped by every error of Validate.
 	ErrConfig = errors.New("bad game")
-	// ErrWrong is returned by [Job.Check] for cells that are not what the game makes.
-	ErrWrong = errors.New("not the game's cells")
+	// errWrong is returned by [job.Check] for cells that are not what the game makes.
+	errWrong = errors.New("not the game's cells")
 )
 
 // pictures are the patterns with a name.
@@ -47,7 +47,7 @@ func Patterns() []string { return []string{"random", "glider", "rpentomino", "ac
 
 // Config says which game to play.
 type Config struct {
-	// Rows and Cols are the size of the torus. Kernels for Life on a multiple of 64
+	// computeRows and Cols are the size of the torus. Kernels for Life on a multiple of 64
 	// columns are faster than those for others.
 	Rows, Cols int
 	// Rule is read by [ParseRule]; empty means the rule of Life.
@@ -108,10 +108,10 @@ const given = "given"
 // generation, the last and one between.
 func (c Config) Bytes() float64 { return 3 * 8 * float64(c.Rows) * math.Ceil(float64(c.Cols)/64) }
 
-// Job is one game. Blocks of rows are dealt out. A round steps every block k
+// job is one game. Blocks of rows are dealt out. A round steps every block k
 // times from its own rows and k halo rows on either side, which the blocks
 // around it computed in the round before.
-type Job struct {
+type job struct {
 	workload.Stop
 
 	c          Config
@@ -132,7 +132,8 @@ type Job struct {
 const cacheBytes = 1 << 20
 
 // New makes the first generation.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -142,7 +143,7 @@ func New(c Config) (*Job, error) {
 	if c.Pattern == given {
 		return nil, fmt.Errorf("automata: pattern %q: %w: use one of %s", c.Pattern, ErrConfig, strings.Join(Patterns(), ", "))
 	}
-	j := &Job{c: c, words: (c.Cols + 63) / 64, rule: Life}
+	j := &job{c: c, words: (c.Cols + 63) / 64, rule: Life}
 	if c.Rule != "" {
 		j.rule, _ = ParseRule(c.Rule) // which Validate has read
 	}
@@ -172,10 +173,10 @@ func New(c Config) (*Job, error) {
 }
 
 // rest returns the number of cells in the last word of a row, 0 where it is full.
-func (j *Job) rest() int { return j.c.Cols % 64 }
+func (j *job) rest() int { return j.c.Cols % 64 }
 
 // last has the bits of the last word of a row that are cells.
-func (j *Job) last() uint64 {
+func (j *job) last() uint64 {
 	if j.rest() == 0 {
 		return math.MaxUint64
 	}
@@ -184,21 +185,21 @@ func (j *Job) last() uint64 {
 
 // plain reports whether the game is Life on rows of whole words, for which there are
 // kernels that do nothing else.
-func (j *Job) plain() bool { return j.rest() == 0 && j.rule == Life }
+func (j *job) plain() bool { return j.rest() == 0 && j.rule == Life }
 
-// Kernel steps a block of rows; its arguments are the halo above it, its rows,
+// wordKernel steps a block of rows; its arguments are the halo above it, its rows,
 // the halo below it, and its rows in the other grid; its grid is the words
 // and the rows.
-var Kernel = workload.With(graph.GoKernel("automata.block", graph.All, bandRows),
+var wordKernel = workload.With(graph.GoKernel("automata.block", graph.All, bandRows),
 	workload.PTX(ptx, "automata_block", 64, 30, 256), workload.SPIRV(spirv, "automata_block", 64, 30, 48))
 
-// DeepKernel is Kernel for more than shallow steps, which a GPU takes in another
+// deepKernel is Kernel for more than shallow steps, which a GPU takes in another
 // way.
-var DeepKernel = workload.With(graph.GoKernel("automata.deep", graph.All, bandRows),
+var deepKernel = workload.With(graph.GoKernel("automata.deep", graph.All, bandRows),
 	workload.PTX(ptx, "automata_deep", 32, 30, 64), workload.SPIRV(spirv, "automata_deep", 64, 6, 128))
 
-// AnyKernel is Kernel for boards of any width and rule.
-var AnyKernel = workload.With(graph.GoKernel("automata.any", graph.All, bandRows),
+// anyKernel is Kernel for boards of any width and rule.
+var anyKernel = workload.With(graph.GoKernel("automata.any", graph.All, bandRows),
 	workload.PTX(ptx, "automata_any", 32, 30, 64), workload.SPIRV(spirv, "automata_any", 64, 6, 128))
 
 // The most steps of a round that the kernels for GPUs take: in registers, and at
@@ -254,7 +255,7 @@ type params struct {
 	k           int // steps, which are the rows of a halo
 }
 
-// anyParams are the parameters of AnyKernel.
+// anyParams are the parameters of anyKernel.
 type anyParams struct {
 	params
 	cols           int // of a row
@@ -304,7 +305,7 @@ func gather(dst, above, rows, below []uint64, at int) {
 }
 
 // Name says which game it is.
-func (j *Job) Name() string {
+func (j *job) Name() string {
 	name := fmt.Sprintf("automata %d × %d, %s, %d steps", j.c.Rows, j.c.Cols, j.c.Pattern, j.c.Steps)
 	if j.rule != Life {
 		name += fmt.Sprintf(" of %v", j.rule)
@@ -316,14 +317,14 @@ func (j *Job) Name() string {
 }
 
 // Class is X: cells do not depend on how they are dealt out.
-func (j *Job) Class() workload.Class { return workload.Exact }
+func (j *job) Class() workload.Class { return workload.Exact }
 
 // Items are groups of rows.
-func (j *Job) Items() sched.Items {
+func (j *job) Items() sched.Items {
 	return sched.Items{
 		Extent: int64(len(j.groups) - 1),
 		Grain:  8, // a group has about as many rows as a block repeats of its neighbours
-		Cost:   func(lo, hi int64) float64 { return Ops(j.words, j.groups[hi]-j.groups[lo], j.c.Steps) },
+		Cost:   func(lo, hi int64) float64 { return ops(j.words, j.groups[hi]-j.groups[lo], j.c.Steps) },
 		Bytes: func(lo, hi int64) (in, out int64) {
 			if hi == lo {
 				return 0, 0
@@ -335,23 +336,23 @@ func (j *Job) Items() sched.Items {
 }
 
 // Whole is all rounds of all rows as one task.
-func (j *Job) Whole() graph.Task {
+func (j *job) Whole() graph.Task {
 	t := j.task(0, j.c.Rows, j.k)
 	rounds := float64(j.c.Steps) / float64(j.k)
 	t.Work.Ops, t.Work.Bytes = rounds*t.Work.Ops, rounds*t.Work.Bytes
 	return t
 }
 
-func (j *Job) task(lo, hi, k int) graph.Task {
+func (j *job) task(lo, hi, k int) graph.Task {
 	rows := hi - lo
 	p := params{j.words, rows, k}
-	step := graph.Step{Kernel: Kernel, Launch: graph.Grid(int64(j.words), int64(rows))}
+	step := graph.Step{Kernel: wordKernel, Launch: graph.Grid(int64(j.words), int64(rows))}
 	switch {
 	case !j.plain():
-		step.Kernel = AnyKernel
+		step.Kernel = anyKernel
 		step = step.With(anyParams{p, j.c.Cols, int(j.rule.birth), int(j.rule.survive)})
 	case k > shallow:
-		step.Kernel = DeepKernel
+		step.Kernel = deepKernel
 		step = step.With(p)
 	default:
 		step = step.With(p)
@@ -360,11 +361,11 @@ func (j *Job) task(lo, hi, k int) graph.Task {
 }
 
 // Rounds returns the number of times that blocks exchange halos, counting the first.
-func (j *Job) Rounds() int { return (j.c.Steps + j.k - 1) / j.k }
+func (j *job) Rounds() int { return (j.c.Steps + j.k - 1) / j.k }
 
 // Graph has a task for each range of groups in each round, which reads the rows
 // around its block where others left them.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+func (j *job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	size := int64(8 * len(j.start))
 	rounds := j.Rounds()
 	b := graph.Builder{Stop: j.Stopped}
@@ -391,18 +392,18 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 }
 
 // Bind ties the first and the last generation to the job's memory.
-func (j *Job) Bind() []weft.Binding {
+func (j *job) Bind() []weft.Binding {
 	return []weft.Binding{weft.Bind("start", j.start), weft.Bind("end", j.end)}
 }
 
 // Result is the last generation after a run, row by row.
-func (j *Job) Result() []uint64 { return j.end }
+func (j *job) Result() []uint64 { return j.end }
 
 // Alive reports whether the cell in a row and column lives after a run.
-func (j *Job) Alive(row, col int) bool { return j.end[row*j.words+col/64]>>(col%64)&1 == 1 }
+func (j *job) Alive(row, col int) bool { return j.end[row*j.words+col/64]>>(col%64)&1 == 1 }
 
 // Population is the number of cells that live after a run.
-func (j *Job) Population() int {
+func (j *job) Population() int {
 	n := 0
 	for _, w := range j.end {
 		n += bits.OnesCount64(w)
@@ -411,11 +412,11 @@ func (j *Job) Population() int {
 }
 
 // Summary is the population.
-func (j *Job) Summary() string {
+func (j *job) Summary() string {
 	return fmt.Sprintf("%d of %d cells alive after %d steps", j.Population(), j.c.Rows*j.c.Cols, j.c.Steps)
 }
 
 // Rate is cells a second.
-func (j *Job) Rate(d time.Duration) string {
+func (j *job) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.1f Gcell/s", float64(j.c.Rows)*float64(j.c.Cols)*float64(j.c.Steps)/d.Seconds()/1e9)
 }

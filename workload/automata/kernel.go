@@ -5,12 +5,12 @@ import "github.com/weft-run/weft/internal/simd"
 // use is the set of kernels in use. Tests set it to run the others.
 var use = simd.Best
 
-// Rows computes the next generation of the rows lo to hi-1 of src into the same
+// computeRows computes the next generation of the rows lo to hi-1 of src into the same
 // rows of dst. Both are blocks of rows of the given number of words, and src
 // must have the row above lo and the row below hi-1: 1 <= lo and
 // hi*words < len(src). The other rows of dst are left as they are. dst must not
 // overlap src.
-func Rows(dst, src []uint64, words, lo, hi int) {
+func computeRows(dst, src []uint64, words, lo, hi int) {
 	for y := lo; y < hi; y++ {
 		up, mid, down := src[(y-1)*words:y*words], src[y*words:(y+1)*words], src[(y+1)*words:(y+2)*words]
 		row(dst[y*words:(y+1)*words], up, mid, down)
@@ -44,7 +44,7 @@ func Torus(dst, src []uint64, words, lo, hi int) {
 func Advance(a, b []uint64, words, k int) []uint64 {
 	rows := len(a) / words
 	for s := 1; s <= k; s++ {
-		Rows(b, a, words, s, rows-s)
+		computeRows(b, a, words, s, rows-s)
 		a, b = b, a
 	}
 	return a
@@ -93,9 +93,9 @@ func add3(a, b, c uint64) (ones, twos uint64) {
 	return x ^ c, a&b | x&c
 }
 
-// Blocks cuts rows into parts contiguous blocks whose heights differ by one at
+// cutBlocks cuts rows into parts contiguous blocks whose heights differ by one at
 // most, and returns where each begins, with rows at the end.
-func Blocks(rows, parts int) []int {
+func cutBlocks(rows, parts int) []int {
 	begin := make([]int, parts+1)
 	for i := range begin {
 		begin[i] = i * rows / parts
@@ -103,6 +103,6 @@ func Blocks(rows, parts int) []int {
 	return begin
 }
 
-// Ops returns the number of 32-bit operations for k steps of a number of rows and of
+// ops returns the number of 32-bit operations for k steps of a number of rows and of
 // words in each: about thirty for 32 cells.
-func Ops(words, rows, k int) float64 { return 60 * float64(words) * float64(rows) * float64(k) }
+func ops(words, rows, k int) float64 { return 60 * float64(words) * float64(rows) * float64(k) }

@@ -17,7 +17,7 @@ func TestLargest(t *testing.T) {
 			if err := c.Validate(); err != nil {
 				t.Fatal(err)
 			}
-			j := &Job{c: c, words: maxSide / 64, rule: of}
+			j := &job{c: c, words: maxSide / 64, rule: of}
 			j.every(k)
 			j.start, j.end = workloadtest.Hollow[uint64](t, j.words*c.Rows), workloadtest.Hollow[uint64](t, j.words*c.Rows)
 			workloadtest.Largest(t, j)

@@ -48,7 +48,7 @@ func Normalize(ctx context.Context, rt *weft.Runtime, a *Algebra, x []float32) (
 }
 
 // callJob is a job for a caller's multivectors.
-func callJob(a *Algebra, op string, x []float32) (*Job, error) {
+func callJob(a *Algebra, op string, x []float32) (*job, error) {
 	if a == nil {
 		return nil, fmt.Errorf("clifford: no algebra: %w: see NewAlgebra", ErrConfig)
 	}
@@ -62,7 +62,7 @@ func callJob(a *Algebra, op string, x []float32) (*Job, error) {
 	return newJob(c, x), nil
 }
 
-func (j *Job) call(ctx context.Context, rt *weft.Runtime) ([]float32, error) {
+func (j *job) call(ctx context.Context, rt *weft.Runtime) ([]float32, error) {
 	if _, err := workload.Call(ctx, rt, j.declare(), "clifford"); err != nil {
 		return nil, err
 	}

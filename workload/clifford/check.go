@@ -15,7 +15,7 @@ import (
 // multivectors by the product of their matrices. A number may be off by the rounding of sums
 // of as many products as there are blades. Where a product overflows float32, or a norm is as
 // small as its rounding, the numbers are compared with the definition evaluated in float32.
-func (j *Job) Check() error {
+func (j *job) Check() error {
 	m := represent(j.a)
 	n := j.a.Size()
 	return workload.Sweep(j.c.Count, func(lo, hi int) error {
@@ -23,7 +23,7 @@ func (j *Job) Check() error {
 			want, within := j.reference(m, i)
 			for k, got := range j.out[i*n : (i+1)*n] {
 				if !rounding.Same(got, want[k], within(want[k])) {
-					return fmt.Errorf("%s: multivector %d, %s: %v, want %v ± %.2g: %w", j.Name(), i, j.a.Blade(k), got, want[k], within(want[k]), ErrWrong)
+					return fmt.Errorf("%s: multivector %d, %s: %v, want %v ± %.2g: %w", j.Name(), i, j.a.Blade(k), got, want[k], within(want[k]), errWrong)
 				}
 			}
 		}
@@ -32,7 +32,7 @@ func (j *Job) Check() error {
 }
 
 // Misses is nothing: every number is compared.
-func (j *Job) Misses() []workload.Miss {
+func (j *job) Misses() []workload.Miss {
 	return []workload.Miss{{What: "one number off by more than its rounding", Chance: 0}}
 }
 
@@ -47,7 +47,7 @@ func length(x []float32) float64 {
 
 // reference is multivector i of the result, and how far a number of it may be off. The
 // terms of a sum have at most the size of the product of both lengths together.
-func (j *Job) reference(m *representation, i int) (want []float64, within func(v float64) float64) {
+func (j *job) reference(m *representation, i int) (want []float64, within func(v float64) float64) {
 	want, size, off := j.byMatrices(m, i)
 	if !(size < math.MaxFloat32/4) {
 		return j.plain(i), func(v float64) float64 {
@@ -62,7 +62,7 @@ func (j *Job) reference(m *representation, i int) (want []float64, within func(v
 
 // byMatrices is multivector i of the result, the largest size that numbers may have on the
 // way to it, and how far they may be off.
-func (j *Job) byMatrices(m *representation, i int) (want []float64, size, within float64) {
+func (j *job) byMatrices(m *representation, i int) (want []float64, size, within float64) {
 	n := j.a.Size()
 	x := j.x[i*n : (i+1)*n]
 	unit := rounding.Unit * float64(n+2)
@@ -101,7 +101,7 @@ func (j *Job) byMatrices(m *representation, i int) (want []float64, size, within
 }
 
 // plain is multivector i of the result by definition, in float32.
-func (j *Job) plain(i int) (want []float64) {
+func (j *job) plain(i int) (want []float64) {
 	n := j.a.Size()
 	out, x := make([]float32, n), j.x[i*n:(i+1)*n]
 	switch j.c.Op {
@@ -122,7 +122,7 @@ func (j *Job) plain(i int) (want []float64) {
 
 // plainNorm is a normalized multivector by definition: squares are rounded to float32 with the largest number
 // scaled to less than one, and added one after the other.
-func (j *Job) plainNorm(x []float32) (want []float64) {
+func (j *job) plainNorm(x []float32) (want []float64) {
 	largest, exponent := 0., 0
 	for _, v := range x {
 		largest = max(largest, math.Abs(float64(v))) // NaN if one is

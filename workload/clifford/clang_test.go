@@ -16,7 +16,7 @@ func TestHostProducts(t *testing.T) {
 	for _, a := range [][2]int{{3, 0}, {1, 3}, {4, 1}, {2, 1}} {
 		for _, op := range []string{Product, Rotor} {
 			for _, n := range []int{1, 512, 1100} {
-				j := workloadtest.New[*Job](t)(New(Config{Op: op, P: a[0], Q: a[1], Count: n, Seed: 2}))
+				j := workloadtest.New[*job](t)(New(Config{Op: op, P: a[0], Q: a[1], Count: n, Seed: 2}))
 				g, err := j.Graph([]sched.Range{{Hi: int64(n)}})
 				if err != nil {
 					t.Fatal(err)

@@ -29,8 +29,8 @@ var operations = []string{Product, Rotor, Norm}
 // Operations are the names a Config may have as its Op.
 func Operations() []string { return slices.Clone(operations) }
 
-// ErrWrong is returned by [Job.Check] for multivectors that are not the result.
-var ErrWrong = errors.New("not the multivectors")
+// errWrong is returned by [job.Check] for multivectors that are not the result.
+var errWrong = errors.New("not the multivectors")
 
 // maxCount is the limit of launches.
 const maxCount = 1 << 28
@@ -83,8 +83,8 @@ func (c Config) between() float64 {
 	return 0
 }
 
-// Job is one batch of multivectors.
-type Job struct {
+// job is one batch of multivectors.
+type job struct {
 	workload.Declared
 	c       Config
 	a       *Algebra
@@ -102,7 +102,8 @@ const (
 )
 
 // New draws multivectors by logical index, and a rotor.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -130,13 +131,13 @@ func New(c Config) (*Job, error) {
 }
 
 // newJob is a job with multivectors.
-func newJob(c Config, x []float32) *Job {
+func newJob(c Config, x []float32) *job {
 	a := algebras[c.P][c.Q]
-	return &Job{c: c, a: a, x: x, entries: a.entries, out: make([]float32, len(x))}
+	return &job{c: c, a: a, x: x, entries: a.entries, out: make([]float32, len(x))}
 }
 
 // turnBy sets the rotor.
-func (j *Job) turnBy(r []float64) {
+func (j *job) turnBy(r []float64) {
 	back := make([]float64, len(r))
 	j.a.Reverse(back, r)
 	j.rotor = make([]float32, 0, 2*len(r))
@@ -146,7 +147,7 @@ func (j *Job) turnBy(r []float64) {
 }
 
 // Summary is the sum of all coefficients of the result and of their squares.
-func (j *Job) Summary() string {
+func (j *job) Summary() string {
 	sum, squares := 0.0, 0.0
 	for _, x := range j.out {
 		sum += float64(x)
@@ -156,10 +157,10 @@ func (j *Job) Summary() string {
 }
 
 // bytes of a multivector.
-func (j *Job) bytes() int64 { return int64(4 * j.a.Size()) }
+func (j *job) bytes() int64 { return int64(4 * j.a.Size()) }
 
 // declare says what the job is. A multivector does not depend on others, and so rows are exact.
-func (j *Job) declare() *Job {
+func (j *job) declare() *job {
 	size := j.a.Size()
 	d := workload.Declaration{
 		Name:  fmt.Sprintf("clifford %s of %d multivectors of %v", j.c.Op, j.c.Count, j.a),
@@ -178,7 +179,7 @@ func (j *Job) declare() *Job {
 }
 
 // task completes the task of a range. Kernels take factors, tables and the result in this order.
-func (j *Job) task(t *graph.Task, lo, hi int64) {
+func (j *job) task(t *graph.Task, lo, hi int64) {
 	n, size := float64(hi-lo), float64(j.a.Size())
 	step := func(k *graph.Kernel, left, right int, args ...int) graph.Step {
 		return graph.Step{Kernel: k, Launch: graph.Grid(hi - lo), Args: args}.With(params{j.c.P, j.c.Q, int(hi - lo), left, right})
@@ -188,29 +189,29 @@ func (j *Job) task(t *graph.Task, lo, hi int64) {
 	switch j.c.Op {
 	case Product:
 		t.Uses = []graph.Use{x, t.Uses[3], tables, out}
-		t.Steps = []graph.Step{step(ProductKernel, 1, 1)}
+		t.Steps = []graph.Step{step(productKernel, 1, 1)}
 	case Rotor: // the uses are x, the rotor, its reverse, tables and the result, with R x behind them
 		r, back := t.Uses[3], t.Uses[3]
 		r.Bytes, back.Offset, back.Bytes = j.bytes(), j.bytes(), j.bytes()
 		t.Uses = []graph.Use{x, r, back, tables, out}
-		t.Steps = []graph.Step{step(ProductKernel, 0, 1, 1, 0, 3, 5), step(ProductKernel, 1, 0, 5, 2, 3, 4)}
+		t.Steps = []graph.Step{step(productKernel, 0, 1, 1, 0, 3, 5), step(productKernel, 1, 0, 5, 2, 3, 4)}
 		t.Work.Ops *= 2
 		t.Workspace = j.bytes() * (hi - lo)
 	default:
-		t.Steps = []graph.Step{step(NormalizeKernel, 1, 1)}
+		t.Steps = []graph.Step{step(normalizeKernel, 1, 1)}
 		t.Work.Ops = 4 * size * n
 	}
 }
 
 // Operands are the multivectors, and those they are multiplied with, if they are, in the job's
 // own memory. Between runs a caller may set them.
-func (j *Job) Operands() (x, y []float32) { return j.x, j.y }
+func (j *job) Operands() (x, y []float32) { return j.x, j.y }
 
 // Result is the multivectors after a run.
-func (j *Job) Result() []float32 { return j.out }
+func (j *job) Result() []float32 { return j.out }
 
 // Rate is multivectors a second, and the memory that they take.
-func (j *Job) Rate(d time.Duration) string {
+func (j *job) Rate(d time.Duration) string {
 	n := float64(j.c.Count) / d.Seconds()
 	return fmt.Sprintf("%.1f M/s, %.2f GB/s", n/1e6, n*j.c.traffic()*float64(j.bytes())/1e9)
 }

@@ -45,13 +45,13 @@ func newTables(a *Algebra) (t tables) {
 const perItem = 256
 
 var (
-	// ProductKernel multiplies multivectors. Its arguments are the left and the right ones,
+	// productKernel multiplies multivectors. Its arguments are the left and the right ones,
 	// the tables and the products.
-	ProductKernel = workload.With(graph.GoKernel("clifford.product", perItem),
+	productKernel = workload.With(graph.GoKernel("clifford.product", perItem),
 		workload.PTX(ptx, "clifford_product", 128, 512), workload.SPIRV(spirv, "clifford_product", 64, 64))
-	// NormalizeKernel divides multivectors by the root of what Norm2 is without its sign, if
+	// normalizeKernel divides multivectors by the root of what Norm2 is without its sign, if
 	// that is not zero. Its arguments are multivectors, the tables and the normalized ones.
-	NormalizeKernel = workload.With(graph.GoKernel("clifford.normalize", perItem),
+	normalizeKernel = workload.With(graph.GoKernel("clifford.normalize", perItem),
 		workload.PTX(ptx, "clifford_normalize", 128, 128), workload.SPIRV(spirv, "clifford_normalize", 64, 64))
 )
 

@@ -15,7 +15,7 @@ func TestLargest(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := func() []float32 { return workloadtest.Hollow[float32](t, maxCount) }
-			j := &Job{c: c, a: a, x: h(), out: h(), entries: a.entries}
+			j := &job{c: c, a: a, x: h(), out: h(), entries: a.entries}
 			switch op {
 			case Product:
 				j.y = h()

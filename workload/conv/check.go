@@ -26,7 +26,7 @@ const (
 
 // groupOf returns the number of filters of a layer that are mixed into one.
 func groupOf(s Shape) int {
-	groups := int(checkTerms / (rounds * Ops(s) / 2 / float64(s.K)))
+	groups := int(checkTerms / (rounds * ops(s) / 2 / float64(s.K)))
 	return min(max((s.K+max(groups, 1)-1)/max(groups, 1), leastGroup), s.K)
 }
 
@@ -39,7 +39,7 @@ type group struct {
 }
 
 // mixes mixes the filters of a job, group by group.
-func (j *Job) mixes() (out []group) {
+func (j *job) mixes() (out []group) {
 	s := j.c.Shape
 	terms, width := s.C*s.R*s.S, groupOf(s)
 	random := rand.New(rand.NewPCG(j.c.Seed, 0))
@@ -75,15 +75,15 @@ func (j *Job) mixes() (out []group) {
 // standard deviation, with Euclidean norms. Four times Unit |patch| |w|, with all
 // filters of the group for w, is ten deviations. A place that differs by more is
 // computed again, filter by filter, with what [rounding.Dot] allows each; see
-// [github.com/weft-run/weft/workload/gemm.Check]. The error is [ErrWrong] and names the
+// package gemm. The error is [errWrong] and names the
 // place.
-func (j *Job) Check() error {
+func (j *job) Check() error {
 	p, _ := j.c.Out()
 	groups := j.mixes()
 	var mu sync.Mutex
 	j.above = 0
 	return workload.Sweep(j.c.N*p, func(lo, hi int) error {
-		c := checker{Job: j, scale: 1}
+		c := checker{job: j, scale: 1}
 		for i := lo; i < hi; i++ {
 			if err := c.row(groups, i/p, i%p); err != nil {
 				return err
@@ -97,7 +97,7 @@ func (j *Job) Check() error {
 }
 
 // Misses lists errors that Check may not see.
-func (j *Job) Misses() []workload.Miss {
+func (j *job) Misses() []workload.Miss {
 	return []workload.Miss{
 		{What: fmt.Sprintf("one element off by more than %.2g", j.above), Chance: 0},
 		{What: "a tile with several such elements at one place only", Chance: math.Ldexp(1, -rounds)},
@@ -106,7 +106,7 @@ func (j *Job) Misses() []workload.Miss {
 
 // checker compares rows of the output.
 type checker struct {
-	*Job
+	*job
 	scale float64 // how much more rows were off by so far than expected
 	above float64 // errors of one element show above this
 
@@ -210,7 +210,7 @@ func (c *checker) again(g *group, n, p, q int) error {
 	for k := g.first; k < g.first+g.filters; k++ {
 		sum := rounding.Dot(patch, c.w[k*terms:][:terms])
 		if got := c.y[c.to.at(n, k, p)+q]; !sum.Is(got) {
-			return fmt.Errorf("conv: image %d, filter %d, row %d, column %d is %v, want %v ± %.2g: %w", n, k, p, q, got, sum.Want, sum.Within, ErrWrong)
+			return fmt.Errorf("conv: image %d, filter %d, row %d, column %d is %v, want %v ± %.2g: %w", n, k, p, q, got, sum.Want, sum.Within, errWrong)
 		}
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrWrong is returned by [Job.Check] for a result that is not the convolution.
-var ErrWrong = errors.New("not the convolution")
+// errWrong is returned by [job.Check] for a result that is not the convolution.
+var errWrong = errors.New("not the convolution")
 
 // Splits are the ways to divide the work, by name.
 const (
@@ -68,8 +68,8 @@ func (c Config) Bytes() float64 {
 	return 4 * (float64(c.N)*pixels*(channels+filters) + filters*channels*float64(c.R)*float64(c.S))
 }
 
-// Job is one layer. Images or rows are dealt out; the filters are read by all.
-type Job struct {
+// job is one layer. Images or rows are dealt out; the filters are read by all.
+type job struct {
 	workload.Declared
 	c       Config
 	x, w, y []float32
@@ -84,12 +84,13 @@ type Job struct {
 
 // New makes images and filters: uniform in (-1, 1), by logical index, so they do
 // not depend on who computes.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	p, q := c.Out()
-	j := &Job{c: c, cuts: []int{0, c.K}, groups: 1, x: make([]float32, c.N*c.C*c.H*c.W), w: make([]float32, c.K*c.C*c.R*c.S), y: make([]float32, c.N*c.K*p*q)}
+	j := &job{c: c, cuts: []int{0, c.K}, groups: 1, x: make([]float32, c.N*c.C*c.H*c.W), w: make([]float32, c.K*c.C*c.R*c.S), y: make([]float32, c.N*c.K*p*q)}
 	j.from, j.to = byImage(c.C, c.H, c.W), byImage(c.K, p, q)
 	if c.Split == Rows {
 		j.from, j.to = byRow(c.N, c.C, c.W, 0), byRow(c.N, c.K, q, 0)
@@ -99,12 +100,12 @@ func New(c Config) (*Job, error) {
 	return j.declare(), nil
 }
 
-// Kernel convolves some images; its arguments are the images, the filters, the
+// imageKernel convolves some images; its arguments are the images, the filters, the
 // results. Its parameters are graph.Conv2D, the task's shape; its grid is the rows,
 // channels and images of the results.
 // Shaders do part of the columns and terms where there are many, and the others in
 // moreKernel.
-var Kernel = workload.With(graph.GoKernel("conv.images", bandRows, graph.All),
+var imageKernel = workload.With(graph.GoKernel("conv.images", bandRows, graph.All),
 	workload.PTX(ptx, "conv_images", 256, 1, 64, 2), workload.Library("cudnn.conv2d"),
 	workload.SPIRV(spirv, "conv_images", 64, 4, 16))
 
@@ -182,7 +183,7 @@ func images(c *weft.Call, p graph.Conv2D, lo, hi int) {
 const atOnce = 1 << 32
 
 // bands computes bands lo to hi of a part of the output.
-func bands(c *weft.Call, l plan, all Range, lo, hi int) {
+func bands(c *weft.Call, l plan, all extent, lo, hi int) {
 	x, w, y := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
 	scratch := scratches.Get(l.scratch())
 	defer scratches.Put(scratch)
@@ -205,7 +206,7 @@ func bands(c *weft.Call, l plan, all Range, lo, hi int) {
 }
 
 // declare says what the job is. Images and rows do not depend on how they are dealt out.
-func (j *Job) declare() *Job {
+func (j *job) declare() *job {
 	d := j.imageItems()
 	if j.c.Split == Rows {
 		d = j.rowItems()
@@ -223,27 +224,27 @@ func (j *Job) declare() *Job {
 
 // before returns how many channels of results the items before one have: items are the
 // images of every block, block after block.
-func (j *Job) before(piece int64) int64 {
+func (j *job) before(piece int64) int64 {
 	n := int64(j.c.N)
 	b := min(piece/n, int64(len(j.cuts)-2))
 	return int64(j.cuts[b])*n + (piece-b*n)*int64(j.cuts[b+1]-j.cuts[b])
 }
 
 // bytes returns the sizes of an image, of a filter, and of a channel of an image's results.
-func (j *Job) bytes() (in, filter, out int64) {
+func (j *job) bytes() (in, filter, out int64) {
 	n, k := j.c.N, j.c.K
 	return int64(4 * len(j.x) / n / j.groups), int64(4 * len(j.w) / k), int64(4 * len(j.y) / n / k)
 }
 
 // shape is the layer for a number of images and filters.
-func (j *Job) shape(images, filters int) Shape {
+func (j *job) shape(images, filters int) Shape {
 	s := j.c.Shape
 	s.N, s.K = images, filters
 	return s
 }
 
 // filters returns which filters some items have.
-func (j *Job) filters(lo, hi int64) (first, end int) {
+func (j *job) filters(lo, hi int64) (first, end int) {
 	n := int64(j.c.N)
 	return j.cuts[lo/n], j.cuts[(hi-1)/n+1]
 }
@@ -253,10 +254,10 @@ func (j *Job) filters(lo, hi int64) (first, end int) {
 const maxImages = 65_535
 
 // imageItems declares images and blocks of filters that are dealt out.
-func (j *Job) imageItems() workload.Declaration {
+func (j *job) imageItems() workload.Declaration {
 	in, filter, out := j.bytes()
 	n, blocks := int64(j.c.N), int64((len(j.cuts)-1)/j.groups) // of a group
-	each := Ops(j.shape(1, 1))
+	each := ops(j.shape(1, 1))
 	return workload.Declaration{
 		Of: "images", Extent: n * int64(len(j.cuts)-1),
 		Ports: []workload.Port{
@@ -284,9 +285,9 @@ func (j *Job) imageItems() workload.Declaration {
 			}
 			p, _ := s.Out()
 			params := graph.Conv2D(s)
-			t.Steps = s.steps(graph.Step{Kernel: Kernel, Launch: graph.Grid(int64(p), int64(s.K), int64(s.N))}.With(params),
+			t.Steps = s.steps(graph.Step{Kernel: imageKernel, Launch: graph.Grid(int64(p), int64(s.K), int64(s.N))}.With(params),
 				moreKernel, func(p part) any { return moreParams{params, p} })
-			t.Work = graph.Work{Ops: Ops(s), Bytes: Bytes(s)}
+			t.Work = graph.Work{Ops: ops(s), Bytes: traffic(s)}
 		},
 	}
 }
@@ -294,13 +295,13 @@ func (j *Job) imageItems() workload.Declaration {
 // Operands are the images and the filters in the job's own memory; see Config.Split
 // for their order. Between runs a caller may set them to the numbers it wants
 // convolved.
-func (j *Job) Operands() (x, w []float32) { return j.x, j.w }
+func (j *job) Operands() (x, w []float32) { return j.x, j.w }
 
 // Result is the output after a run, N × K × p × q or p × N × K × q, in the job's
 // own memory.
-func (j *Job) Result() []float32 { return j.y }
+func (j *job) Result() []float32 { return j.y }
 
 // Rate is images and floating-point operations a second.
-func (j *Job) Rate(d time.Duration) string {
-	return fmt.Sprintf("%.1f images/s, %.1f GFLOP/s", float64(j.c.N)/d.Seconds(), Ops(j.c.Shape)/d.Seconds()/1e9)
+func (j *job) Rate(d time.Duration) string {
+	return fmt.Sprintf("%.1f images/s, %.1f GFLOP/s", float64(j.c.N)/d.Seconds(), ops(j.c.Shape)/d.Seconds()/1e9)
 }

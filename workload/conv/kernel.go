@@ -84,13 +84,13 @@ func (l plan) scratch() int {
 	return l.slab + slack + panel.MaxMR*l.terms + panel.MaxMR*panel.MaxNR + l.terms
 }
 
-// Scratch returns how many floats of scratch memory [Part] needs: the same on
+// scratchFloats returns how many floats of scratch memory [computePart] needs: the same on
 // every machine.
-func Scratch(s Shape) int { return newPlan(s).scratch() }
+func scratchFloats(s Shape) int { return newPlan(s).scratch() }
 
-// Part computes a range of the output y from images x and filters w. All three are
+// computePart computes a range of the output y from images x and filters w. All three are
 // whole: indices count from the beginning of the layer. The slices must not overlap;
-// scratch has at least as many floats as [Scratch] says, with any contents. The shape
+// scratch has at least as many floats as [scratchFloats] says, with any contents. The shape
 // must be valid. Part panics when a slice is too short or the range reaches beyond the
 // output.
 //
@@ -98,7 +98,7 @@ func Scratch(s Shape) int { return newPlan(s).scratch() }
 // few ten microseconds, so it does not hold up the garbage collector. Calls may
 // run at the same time with different scratch and ranges. Each call copies the
 // images it reads, so ranges of all channels are best, then ranges of many.
-func Part(y, x, w []float32, s Shape, part Range, scratch []float32) {
+func computePart(y, x, w []float32, s Shape, part extent, scratch []float32) {
 	if err := s.Validate(); err != nil {
 		panic(err)
 	}
@@ -115,11 +115,11 @@ func Part(y, x, w []float32, s Shape, part Range, scratch []float32) {
 
 // part is Part for images and results of any layout, which are as large as they
 // must be.
-func (l plan) part(y, x, w []float32, part Range, scratch []float32) {
+func (l plan) part(y, x, w []float32, part extent, scratch []float32) {
 	slab, rest := scratch[:l.slab+slack], scratch[l.slab+slack:]
 	filters, rest := rest[:kernel.MR*l.terms], rest[kernel.MR*l.terms:]
 	tile, rest := rest[:kernel.MR*kernel.NR], rest[kernel.MR*kernel.NR:]
-	// Scratch is memory of 4-byte words; here they are used as integers.
+	// scratchFloats is memory of 4-byte words; here they are used as integers.
 	off := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(rest))), l.terms)
 	l.offsets(off)
 	clear(slab[l.slab:])
@@ -228,9 +228,9 @@ func (l plan) store(y, tile []float32, n, first, channels, p, lo, hi int) {
 	}
 }
 
-// Reference computes a range of the output in float64 by the definition, to
-// compare [Part] with. y is as large as the whole output.
-func Reference(y []float64, x, w []float32, s Shape, part Range) {
+// reference computes a range of the output in float64 by the definition, to
+// compare [computePart] with. y is as large as the whole output.
+func reference(y []float64, x, w []float32, s Shape, part extent) {
 	ps, qs := s.Out()
 	for n := part.N0; n < part.N1; n++ {
 		for k := part.K0; k < part.K1; k++ {

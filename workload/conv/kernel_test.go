@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,12 +59,12 @@ func drawShape(t *rapid.T) Shape {
 }
 
 // drawRange draws part of a layer's output.
-func drawRange(t *rapid.T, s Shape) Range {
+func drawRange(t *rapid.T, s Shape) extent {
 	sub := func(name string, n int) (lo, hi int) {
 		lo = rapid.IntRange(0, n).Draw(t, name+"0")
 		return lo, rapid.IntRange(lo, n).Draw(t, name+"1")
 	}
-	var a Range
+	var a extent
 	p, _ := s.Out()
 	a.N0, a.N1 = sub("N", s.N)
 	a.K0, a.K1 = sub("K", s.K)
@@ -87,8 +88,8 @@ func TestPartReference(t *testing.T) {
 			for i := range want {
 				want[i] = math.NaN()
 			}
-			Part(y, x, w, s, part, noise(Scratch(s)))
-			Reference(want, x, w, s, part)
+			computePart(y, x, w, s, part, noise(scratchFloats(s)))
+			reference(want, x, w, s, part)
 			terms := float64(s.C * s.R * s.S)
 			for i := range y {
 				if math.IsNaN(want[i]) {
@@ -122,8 +123,8 @@ func TestPartIntegers(t *testing.T) {
 				}
 			}
 			y, want := noise(size), make([]float64, size)
-			Part(y, x, w, s, s.All(), noise(Scratch(s)))
-			Reference(want, x, w, s, s.All())
+			computePart(y, x, w, s, s.All(), noise(scratchFloats(s)))
+			reference(want, x, w, s, s.All())
 			for i := range y {
 				if float64(y[i]) != want[i] {
 					t.Fatalf("%+v: element %d is %v, want %v", s, i, y[i], want[i])
@@ -143,21 +144,21 @@ func TestPartClassR(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 4))
 		x, w, size := layer(r, s)
 		p, _ := s.Out()
-		scratch := noise(Scratch(s))
+		scratch := noise(scratchFloats(s))
 		whole := noise(size)
-		Part(whole, x, w, s, s.All(), scratch)
+		computePart(whole, x, w, s, s.All(), scratch)
 		for devices := 2; devices <= 5; devices++ {
 			cut := func(d, n int) (lo, hi int) { return d * n / devices, (d + 1) * n / devices }
-			for split, narrow := range map[string]func(a *Range, d int){
-				"images":   func(a *Range, d int) { a.N0, a.N1 = cut(d, s.N) },
-				"channels": func(a *Range, d int) { a.K0, a.K1 = cut(d, s.K) },
-				"rows":     func(a *Range, d int) { a.P0, a.P1 = cut(d, p) },
+			for split, narrow := range map[string]func(a *extent, d int){
+				"images":   func(a *extent, d int) { a.N0, a.N1 = cut(d, s.N) },
+				"channels": func(a *extent, d int) { a.K0, a.K1 = cut(d, s.K) },
+				"rows":     func(a *extent, d int) { a.P0, a.P1 = cut(d, p) },
 			} {
 				parts := noise(size)
 				for d := range devices {
 					a := s.All()
 					narrow(&a, d)
-					Part(parts, x, w, s, a, scratch)
+					computePart(parts, x, w, s, a, scratch)
 				}
 				for i := range whole {
 					if math.Float32bits(whole[i]) != math.Float32bits(parts[i]) {
@@ -182,7 +183,7 @@ func TestFusedPathsAgree(t *testing.T) {
 		}
 		kernel = kn
 		y := noise(size)
-		Part(y, x, w, s, s.All(), noise(Scratch(s)))
+		computePart(y, x, w, s, s.All(), noise(scratchFloats(s)))
 		if first == nil {
 			first = y
 		}
@@ -198,8 +199,8 @@ func TestPartAllocates(t *testing.T) {
 	paths(t, func(t *testing.T) {
 		s := Shape{N: 1, C: 4, H: 9, W: 9, K: 5, R: 3, S: 3, Stride: 2, Pad: 1}
 		x, w, size := layer(rand.New(rand.NewPCG(7, 8)), s)
-		y, scratch := make([]float32, size), make([]float32, Scratch(s))
-		if n := testing.AllocsPerRun(10, func() { Part(y, x, w, s, s.All(), scratch) }); n != 0 {
+		y, scratch := make([]float32, size), make([]float32, scratchFloats(s))
+		if n := testing.AllocsPerRun(10, func() { computePart(y, x, w, s, s.All(), scratch) }); n != 0 {
 			t.Errorf("%v allocations a call", n)
 		}
 	})
@@ -234,16 +235,16 @@ func TestValidate(t *testing.T) {
 func TestPartPanics(t *testing.T) {
 	s := Shape{N: 1, C: 2, H: 3, W: 4, K: 5, R: 3, S: 3, Stride: 1, Pad: 1}
 	x, w, size := layer(rand.New(rand.NewPCG(9, 10)), s)
-	y, scratch := make([]float32, size), make([]float32, Scratch(s))
+	y, scratch := make([]float32, size), make([]float32, scratchFloats(s))
 	beyond := s.All()
 	beyond.P1++
 	for want, call := range map[string]func(){
-		"x has 23 floats, needs 24":    func() { Part(y, x[1:], w, s, s.All(), scratch) },
-		"w has 89 floats, needs 90":    func() { Part(y, x, w[1:], s, s.All(), scratch) },
-		"y has 59 floats, needs 60":    func() { Part(y[1:], x, w, s, s.All(), scratch) },
-		"scratch has":                  func() { Part(y, x, w, s, s.All(), scratch[1:]) },
-		"reaches beyond the output":    func() { Part(y, x, w, s, beyond, scratch) },
-		"every size and the stride mu": func() { Part(y, x, w, Shape{}, s.All(), scratch) },
+		"x has 23 floats, needs 24":    func() { computePart(y, x[1:], w, s, s.All(), scratch) },
+		"w has 89 floats, needs 90":    func() { computePart(y, x, w[1:], s, s.All(), scratch) },
+		"y has 59 floats, needs 60":    func() { computePart(y[1:], x, w, s, s.All(), scratch) },
+		"scratch has":                  func() { computePart(y, x, w, s, s.All(), scratch[1:]) },
+		"reaches beyond the output":    func() { computePart(y, x, w, s, beyond, scratch) },
+		"every size and the stride mu": func() { computePart(y, x, w, Shape{}, s.All(), scratch) },
 	} {
 		func() {
 			defer func() {
@@ -261,29 +262,24 @@ func TestCost(t *testing.T) {
 	if p, q := s.Out(); p != 4 || q != 5 {
 		t.Errorf("Out = %d, %d", p, q)
 	}
-	if got := Ops(s); got != 2*2*5*4*5*3*3*2 {
+	if got := ops(s); got != 2*2*5*4*5*3*3*2 {
 		t.Errorf("Ops = %v", got)
 	}
-	if got := Bytes(s); got != 4*(2*3*8*9+5*3*3*2+2*5*4*5) {
+	if got := traffic(s); got != 4*(2*3*8*9+5*3*3*2+2*5*4*5) {
 		t.Errorf("Bytes = %v", got)
 	}
 }
 
-func ExamplePart() {
-	// A 3 × 3 box filter over a 4 × 4 image: each output counts its neighbours.
+// A 3 × 3 box filter over a 4 × 4 image: each output counts its neighbours.
+func TestBox(t *testing.T) {
 	s := Shape{N: 1, C: 1, H: 4, W: 4, K: 1, R: 3, S: 3, Stride: 1, Pad: 1}
 	x := []float32{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 	w := []float32{1, 1, 1, 1, 1, 1, 1, 1, 1}
 	y := make([]float32, 16)
-	Part(y, x, w, s, s.All(), make([]float32, Scratch(s)))
-	for p := range 4 {
-		fmt.Println(y[4*p : 4*p+4])
+	computePart(y, x, w, s, s.All(), make([]float32, scratchFloats(s)))
+	if want := []float32{4, 6, 6, 4, 6, 9, 9, 6, 6, 9, 9, 6, 4, 6, 6, 4}; !slices.Equal(y, want) {
+		t.Errorf("got %v, want %v", y, want)
 	}
-	// Output:
-	// [4 6 6 4]
-	// [6 9 9 6]
-	// [6 9 9 6]
-	// [4 6 6 4]
 }
 
 // BenchmarkPart measures layers of ResNet-50 and every path on the first, on one
@@ -301,21 +297,21 @@ func BenchmarkPart(b *testing.B) {
 		b.Run(fmt.Sprintf("%s/%dx%d-%d-%d-%d-s%d", kn.Name, s.R, s.S, s.C, s.K, s.H, s.Stride), func(b *testing.B) {
 			kernel = kn
 			x, w, size := layer(rand.New(rand.NewPCG(1, 2)), s)
-			y, want, scratch := make([]float32, size), make([]float64, size), make([]float32, Scratch(s))
+			y, want, scratch := make([]float32, size), make([]float64, size), make([]float32, scratchFloats(s))
 			best := time.Duration(1 << 62)
 			for b.Loop() {
 				t0 := time.Now()
-				Part(y, x, w, s, s.All(), scratch)
+				computePart(y, x, w, s, s.All(), scratch)
 				best = min(best, time.Since(t0))
 			}
-			row := Range{0, 1, 0, s.K, 3, 4} // all of it would take longer than the benchmark
-			Reference(want, x, w, s, row)
+			row := extent{0, 1, 0, s.K, 3, 4} // all of it would take longer than the benchmark
+			reference(want, x, w, s, row)
 			for i, v := range want {
 				if v != 0 && math.Abs(v-float64(y[i])) > 1e-3 {
 					b.Fatalf("element %d is %v, want %v", i, y[i], v)
 				}
 			}
-			b.ReportMetric(Ops(s)/float64(best.Nanoseconds()), "best-GFLOP/s")
+			b.ReportMetric(ops(s)/float64(best.Nanoseconds()), "best-GFLOP/s")
 		})
 	}
 	for i, kn := range panel.SumProduct() {

@@ -16,7 +16,7 @@ func TestLargest(t *testing.T) {
 			t.Fatal(err)
 		}
 		p, q := c.Out()
-		j := &Job{c: c, cuts: []int{0, c.K}, groups: 1, w: make([]float32, c.K*c.C*c.R*c.S)}
+		j := &job{c: c, cuts: []int{0, c.K}, groups: 1, w: make([]float32, c.K*c.C*c.R*c.S)}
 		j.x, j.y = workloadtest.Hollow[float32](t, c.N*c.C*c.H*c.W), workloadtest.Hollow[float32](t, c.N*c.K*p*q)
 		if j.from, j.to = byImage(c.C, c.H, c.W), byImage(c.K, p, q); c.Split == Rows {
 			j.from, j.to = byRow(c.N, c.C, c.W, 0), byRow(c.N, c.K, q, 0)

@@ -123,7 +123,7 @@ func Of(ctx context.Context, rt *weft.Runtime, images, filters []float32, l Laye
 	}
 	s := l.plain()
 	p, q := s.Out()
-	j := &Job{c: Config{Shape: s.Shape}, x: images, w: filters, y: make([]float32, s.N*s.K*p*q), groups: l.Groups}
+	j := &job{c: Config{Shape: s.Shape}, x: images, w: filters, y: make([]float32, s.N*s.K*p*q), groups: l.Groups}
 	for i := range l.Groups {
 		each, parts := l.K/l.Groups, s.split(rt.Machine(), l.Groups)
 		for part := range parts {
@@ -211,7 +211,7 @@ func line(to, row []float32, first, step int) {
 }
 
 // scatter returns the results of a job of the plain layer in the order of the layer.
-func (l Layer) scatter(j *Job, s plain) []float32 {
+func (l Layer) scatter(j *job, s plain) []float32 {
 	p, q := l.Out()
 	rows, cols := s.Out()
 	to := make([]float32, l.N*l.K*p*q)

@@ -10,16 +10,16 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// RowsKernel convolves some rows of all images; its arguments are those rows of
+// rowsKernel convolves some rows of all images; its arguments are those rows of
 // the images that these need, the filters, and the rows of the results. Its grid is the
 // rows, channels and images of the results. Shaders do part of them, as Kernel's, and
 // the others in moreRowsKernel.
-var RowsKernel = workload.With(graph.GoKernel("conv.rows", bandRows, graph.All),
+var rowsKernel = workload.With(graph.GoKernel("conv.rows", bandRows, graph.All),
 	workload.PTX(ptx, "conv_rows", 64, 1, 16), workload.SPIRV(spirv, "conv_rows", 64, 1, 16))
 
 var moreRowsKernel = workload.Only("conv.rows.more", workload.SPIRV(spirv, "conv_rows_more", 64, 1, 16))
 
-// rowsParams are the parameters of RowsKernel.
+// rowsParams are the parameters of rowsKernel.
 type rowsParams struct {
 	graph.Conv2D
 	first, rows int // of the results
@@ -62,13 +62,13 @@ func rows(c *weft.Call, p rowsParams, lo, hi int) {
 }
 
 // grid is the rows of the images, of which blocks need some of their neighbours'.
-func (j *Job) grid() collective.Halo {
+func (j *job) grid() collective.Halo {
 	return collective.Halo{Rows: int64(j.c.H), RowBytes: int64(4 * j.c.N * j.c.C * j.c.W)}
 }
 
 // window is the rows of the images that rows lo to hi of the results need: those
 // their filters' first rows are at when there is no padding, and a halo.
-func (j *Job) window(g collective.Halo, lo, hi int64) collective.Block {
+func (j *job) window(g collective.Halo, lo, hi int64) collective.Block {
 	stride, pad := int64(j.c.Stride), int64(j.c.Pad)
 	own := collective.Block{Lo: min(lo*stride, g.Rows), Hi: min((hi-1)*stride+1, g.Rows)}
 	w := g.Window(own, max(pad, int64(j.c.R)-1-pad))[0]
@@ -79,10 +79,10 @@ func (j *Job) window(g collective.Halo, lo, hi int64) collective.Block {
 }
 
 // rowItems declares rows of the results that are dealt out.
-func (j *Job) rowItems() workload.Declaration {
+func (j *job) rowItems() workload.Declaration {
 	s, g := j.c.Shape, j.grid()
 	p, q := s.Out()
-	each := Ops(s) / float64(p)
+	each := ops(s) / float64(p)
 	return workload.Declaration{
 		Of: "rows", Extent: int64(p), Ops: each,
 		Ports: []workload.Port{
@@ -95,7 +95,7 @@ func (j *Job) rowItems() workload.Declaration {
 		Cost: func(lo, hi int64) float64 { return each * float64(hi-lo) },
 		Task: func(t *graph.Task, lo, hi int64) {
 			params := rowsParams{graph.Conv2D(s), int(lo), int(hi - lo), int(j.window(g, lo, hi).Lo)}
-			t.Steps = s.steps(graph.Step{Kernel: RowsKernel, Launch: graph.Grid(hi-lo, int64(s.K), int64(s.N))}.With(params),
+			t.Steps = s.steps(graph.Step{Kernel: rowsKernel, Launch: graph.Grid(hi-lo, int64(s.K), int64(s.N))}.With(params),
 				moreRowsKernel, func(p part) any { return moreRowsParams{params, p} })
 		},
 	}

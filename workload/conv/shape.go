@@ -3,9 +3,7 @@
 //	y[n,k,p,q] = Σ over c,r,s of x[n, c, p·stride+r-pad, q·stride+s-pad] · w[k,c,r,s]
 //
 // where x is 0 outside the image. [Of] convolves a caller's images on the devices of a
-// runtime, also with dilation, groups and unequal padding. [Part] computes a share of the
-// images, output channels or output rows on a CPU core; what a layer costs is said by
-// [Ops] and [Bytes].
+// runtime, also with dilation, groups and unequal padding.
 //
 // Its results are of class R: bitwise the same however the output is dealt out,
 // because every element is one chain of additions from zero, in the order of c,
@@ -72,24 +70,24 @@ func (s Shape) positive() error {
 	return nil
 }
 
-// Range is the part of the output with images N0 to N1, channels K0 to K1 and
+// extent is the part of the output with images N0 to N1, channels K0 to K1 and
 // rows P0 to P1; the ends are not included.
-type Range struct{ N0, N1, K0, K1, P0, P1 int }
+type extent struct{ N0, N1, K0, K1, P0, P1 int }
 
 // All returns the range of the whole output.
-func (s Shape) All() Range {
+func (s Shape) All() extent {
 	p, _ := s.Out()
-	return Range{0, s.N, 0, s.K, 0, p}
+	return extent{0, s.N, 0, s.K, 0, p}
 }
 
-// Ops returns the floating-point operations of a layer.
-func Ops(s Shape) float64 {
+// ops returns the floating-point operations of a layer.
+func ops(s Shape) float64 {
 	p, q := s.Out()
 	return 2 * product(s.N, s.K, p, q, s.C, s.R, s.S)
 }
 
-// Bytes returns the bytes a layer has to read and write at least.
-func Bytes(s Shape) float64 {
+// traffic returns the bytes a layer has to read and write at least.
+func traffic(s Shape) float64 {
 	p, q := s.Out()
 	return 4 * (product(s.N, s.C, s.H, s.W) + product(s.K, s.C, s.R, s.S) + product(s.N, s.K, p, q))
 }

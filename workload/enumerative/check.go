@@ -10,13 +10,13 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrWrong is returned by [Job.Check] for a number that is not the integral.
-var ErrWrong = errors.New("not the integral")
+// errWrong is returned by [job.Check] for a number that is not the integral.
+var errWrong = errors.New("not the integral")
 
 // Check compares the integral with a formula where there is one: Schubert's for degrees, and
 // for lines the coefficient of a polynomial. Any other is compared modulo one more prime, with
 // the sum over fixed points as it is written, with other weights, on which no integral depends.
-func (j *Job) Check() error {
+func (j *job) Check() error {
 	got := j.Result()
 	j.misses = []workload.Miss{{What: "a wrong number", Chance: 0}}
 	var want *big.Int
@@ -31,18 +31,18 @@ func (j *Job) Check() error {
 		j.misses[0].Chance = float64(j.c.bound().BitLen()) / 30 / 5e7
 		f, sum := j.other()
 		if mod := new(big.Int).Mod(got, big.NewInt(int64(f))); mod.Uint64() != sum {
-			return fmt.Errorf("%s: %v, which is %v modulo %d, want %d: %w", j.Name(), got, mod, f, sum, ErrWrong)
+			return fmt.Errorf("%s: %v, which is %v modulo %d, want %d: %w", j.Name(), got, mod, f, sum, errWrong)
 		}
 		return nil
 	}
 	if got.Cmp(want) != 0 {
-		return fmt.Errorf("%s: %v, want %v: %w", j.Name(), got, want, ErrWrong)
+		return fmt.Errorf("%s: %v, want %v: %w", j.Name(), got, want, errWrong)
 	}
 	return nil
 }
 
 // Misses says what the last Check may have missed.
-func (j *Job) Misses() []workload.Miss { return j.misses }
+func (j *job) Misses() []workload.Miss { return j.misses }
 
 // DegreeOf is the degree of Gr(k,n) by Schubert's formula, (k(n−k))! Π_{i<k} i! ÷ (n−k+i)!.
 func DegreeOf(k, n int) *big.Int {
@@ -77,7 +77,7 @@ func lines(n, d int) *big.Int {
 // other is the integral modulo a prime that the job does not use, by the sum as it is
 // written: with random weights, products over both kinds of coordinates, and Schur
 // polynomials as ratios of alternants.
-func (j *Job) other() (prime, sum uint64) {
+func (j *job) other() (prime, sum uint64) {
 	random := rand.New(rand.NewPCG(uint64(j.p.count), uint64(j.c.Degree)))
 	low := j.primes[len(j.primes)-1]
 	prime = uint64(before(1<<30 | random.Uint32N(low-1<<30) | 1))

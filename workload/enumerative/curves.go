@@ -46,14 +46,14 @@ func (c CurveConfig) Bytes() float64 {
 // row is the number of words that a prime has: five for each degree from 0 on.
 func (c CurveConfig) row() int { return curveRows * (c.Degree + 1) }
 
-// CurveJob computes the number of curves of one degree modulo primes, and joins them to one integer.
+// curveJob computes the number of curves of one degree modulo primes, and joins them to one integer.
 //
 // With f_d = N_d ÷ (3d−1)! Kontsevich's recursion is
 //
 //	f_d (3d−1)(3d−2)(3d−3) = Σ_{a+b=d} f_a f_b a²b(3b−1)(2a−b)
 //
 // so that kernels have neither binomials nor long numbers, and a prime needs nothing of others.
-type CurveJob struct {
+type curveJob struct {
 	workload.Declared
 	c       CurveConfig
 	primes  []uint32
@@ -69,11 +69,12 @@ const (
 )
 
 // NewCurves prepares the curves of a degree.
-func NewCurves(c CurveConfig) (*CurveJob, error) {
+// The job is a [workload.Job].
+func NewCurves(c CurveConfig) (*curveJob, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	j := &CurveJob{c: c, primes: c.primes()}
+	j := &curveJob{c: c, primes: c.primes()}
 	for _, p := range j.primes {
 		f := newField(p)
 		j.fields = append(j.fields, f.p, f.neg, f.one, f.square)
@@ -94,12 +95,12 @@ func CurvesOf(ctx context.Context, rt *weft.Runtime, degree int) (*big.Int, erro
 	return j.Result(), nil
 }
 
-// CurvesKernel goes on with the recursion from a degree to another, modulo each of some primes.
+// curvesOnDevices goes on with the recursion from a degree to another, modulo each of some primes.
 // Its arguments are their fields and the numbers.
-var CurvesKernel = workload.With(graph.GoKernel("enumerative.curves", 1),
+var curvesOnDevices = workload.With(graph.GoKernel("enumerative.curves", 1),
 	workload.PTX(ptx, "enumerative_curves", 32, 32), workload.SPIRV(spirv, "enumerative_curves", 64, 64))
 
-// curveParams are the parameters of CurvesKernel.
+// curveParams are the parameters of curvesOnDevices.
 type curveParams struct {
 	primes, degree int
 	from, to       int // degrees from one to before another
@@ -158,7 +159,7 @@ func (f *field) curves(numbers []uint32, p *curveParams) {
 }
 
 // declare says what the job is. A task has a launch for as many degrees as a shader takes at a time.
-func (j *CurveJob) declare() *CurveJob {
+func (j *curveJob) declare() *curveJob {
 	d, row := float64(j.c.Degree), j.c.row()
 	j.Declared = workload.Declare(workload.Declaration{
 		Name:  fmt.Sprintf("enumerative curves of degree %d, %s", j.c.Degree, text.Count(len(j.primes), "prime")),
@@ -174,7 +175,7 @@ func (j *CurveJob) declare() *CurveJob {
 					to++
 				}
 				p := curveParams{int(hi - lo), j.c.Degree, from, to}
-				t.Steps = append(t.Steps, graph.Step{Kernel: CurvesKernel, Launch: graph.Grid(hi - lo)}.With(p))
+				t.Steps = append(t.Steps, graph.Step{Kernel: curvesOnDevices, Launch: graph.Grid(hi - lo)}.With(p))
 				from = to
 			}
 		},
@@ -187,7 +188,7 @@ func (j *CurveJob) declare() *CurveJob {
 const launchRounds = 50_000
 
 // Result is the number of curves, joined from the last run.
-func (j *CurveJob) Result() *big.Int {
+func (j *curveJob) Result() *big.Int {
 	remainders, row := make([]uint32, len(j.primes)), j.c.row()
 	for q, p := range j.primes {
 		f := newField(p)
@@ -201,24 +202,24 @@ func (j *CurveJob) Result() *big.Int {
 }
 
 // Check compares the number of curves with Kontsevich's recursion in long integers.
-func (j *CurveJob) Check() error {
+func (j *curveJob) Check() error {
 	want, err := Kontsevich(j.c.Degree)
 	if err != nil {
 		return err
 	}
 	if got := j.Result(); got.Cmp(want) != 0 {
-		return fmt.Errorf("%s: %v, want %v: %w", j.Name(), got, want, ErrWrong)
+		return fmt.Errorf("%s: %v, want %v: %w", j.Name(), got, want, errWrong)
 	}
 	return nil
 }
 
 // Misses is nothing: the number is known.
-func (j *CurveJob) Misses() []workload.Miss {
+func (j *curveJob) Misses() []workload.Miss {
 	return []workload.Miss{{What: "a wrong number", Chance: 0}}
 }
 
 // Summary is the number with all its digits.
-func (j *CurveJob) Summary() string {
+func (j *curveJob) Summary() string {
 	n := j.Result()
 	plural := "s"
 	if n.IsInt64() && n.Int64() == 1 {
@@ -228,7 +229,7 @@ func (j *CurveJob) Summary() string {
 }
 
 // Rate is terms of the recursion a second.
-func (j *CurveJob) Rate(d time.Duration) string {
+func (j *curveJob) Rate(d time.Duration) string {
 	n := float64(j.c.Degree)
 	return fmt.Sprintf("%.2f Mterm/s", n*(n-1)/2*float64(len(j.primes))/d.Seconds()/1e6)
 }

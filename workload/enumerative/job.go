@@ -13,8 +13,8 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// Job is one integral.
-type Job struct {
+// job is one integral.
+type job struct {
 	workload.Declared
 	c      Config
 	p      params // of all points
@@ -28,12 +28,13 @@ type Job struct {
 }
 
 // New prepares an integral: the primes, and their tables.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	c = c.withDefaults()
-	j := &Job{c: c, primes: primesFor(c.bound()), space: c.space(), p: c.params()}
+	j := &job{c: c, primes: primesFor(c.bound()), space: c.space(), p: c.params()}
 	roots := make([]int64, c.N)
 	for i := range roots {
 		roots[i] = -int64(i + 1)
@@ -73,7 +74,7 @@ func Of(ctx context.Context, rt *weft.Runtime, c Config) (*big.Int, error) {
 }
 
 // name describes what is counted.
-func (j *Job) name() string {
+func (j *job) name() string {
 	name := fmt.Sprintf("enumerative %s of Gr(%d,%d)", j.c.Problem, j.c.K, j.c.N)
 	switch j.c.Problem {
 	case Hypersurface:
@@ -85,7 +86,7 @@ func (j *Job) name() string {
 }
 
 // declare says what the job is: fixed points, cut at chunks.
-func (j *Job) declare() *Job {
+func (j *job) declare() *job {
 	row := len(j.primes)
 	d := workload.Declaration{
 		Name: j.name(), Class: workload.Exact, Of: "points", Extent: int64(j.p.count), Align: chunk,
@@ -94,7 +95,7 @@ func (j *Job) declare() *Job {
 		Task: func(t *graph.Task, lo, hi int64) {
 			p := j.p
 			p.first, p.count = int(lo), int(hi-lo)
-			t.Steps = []graph.Step{graph.Step{Kernel: Kernel, Launch: graph.Grid(chunks(hi-lo), int64(p.primes))}.With(p)}
+			t.Steps = []graph.Step{graph.Step{Kernel: integralKernel, Launch: graph.Grid(chunks(hi-lo), int64(p.primes))}.With(p)}
 			t.Work.Ops, t.Work.Bytes = float64(hi-lo)*float64(p.primes)*j.ops(), float64(4*chunks(hi-lo)*int64(row))
 		},
 	}
@@ -109,7 +110,7 @@ func (j *Job) declare() *Job {
 const mulOps = 6
 
 // ops is the number of operations for a point and a prime.
-func (j *Job) ops() float64 {
+func (j *job) ops() float64 {
 	k, n, muls := float64(j.c.K), float64(j.c.N), 0.0
 	switch j.c.Problem {
 	case Degree:
@@ -131,7 +132,7 @@ const taskOps = 1 << 30
 
 // Hosted is the job in tasks of a second at most, between which a run can be stopped, seen to
 // progress and kept in a checkpoint. A GPU has all points done in that time.
-func (j *Job) Hosted() workload.Job {
+func (j *job) Hosted() workload.Job {
 	h := *j
 	h.most = chunk * max(int64(taskOps/(j.ops()*float64(len(j.primes)))/chunk), 1)
 	return h.declare()
@@ -139,10 +140,10 @@ func (j *Job) Hosted() workload.Job {
 
 // Sums are the sums of each chunk of points, modulo each prime, after a run, in the job's own
 // memory.
-func (j *Job) Sums() []uint32 { return j.sums }
+func (j *job) Sums() []uint32 { return j.sums }
 
 // Result is the integral, joined from the sums of the last run.
-func (j *Job) Result() *big.Int {
+func (j *job) Result() *big.Int {
 	remainders := make([]uint32, len(j.primes))
 	for i, s := range j.sums {
 		q := i % len(j.primes)
@@ -159,7 +160,7 @@ func (j *Job) Result() *big.Int {
 }
 
 // Summary is the integral with all its digits, and what it counts.
-func (j *Job) Summary() string {
+func (j *job) Summary() string {
 	n := j.Result()
 	if j.c.Problem == Degree {
 		return "degree " + n.String()
@@ -179,6 +180,6 @@ func (j *Job) Summary() string {
 }
 
 // Rate is terms a second.
-func (j *Job) Rate(d time.Duration) string {
+func (j *job) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.2f Mterm/s", float64(j.p.count)*float64(len(j.primes))/d.Seconds()/1e6)
 }

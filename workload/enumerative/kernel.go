@@ -10,9 +10,9 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// Kernel adds up chunks of fixed points modulo each of some primes. Its arguments are the
+// integralKernel adds up chunks of fixed points modulo each of some primes. Its arguments are the
 // space, the field tables and the sums, its grid chunks and primes.
-var Kernel = workload.With(graph.GoKernel("enumerative.sums", 1, graph.All),
+var integralKernel = workload.With(graph.GoKernel("enumerative.sums", 1, graph.All),
 	workload.PTX(ptx, "enumerative_sums", 256), workload.SPIRV(spirv, "enumerative_sums", 64))
 
 // params are the parameters of Kernel.

@@ -13,7 +13,7 @@ func TestLargest(t *testing.T) {
 			t.Fatal(err)
 		}
 		c = c.withDefaults()
-		j := &Job{c: c, primes: primesFor(c.bound()), space: c.space(), p: c.params()}
+		j := &job{c: c, primes: primesFor(c.bound()), space: c.space(), p: c.params()}
 		for _, p := range j.primes {
 			f := newField(p)
 			j.fields = append(j.fields, f)
@@ -22,5 +22,5 @@ func TestLargest(t *testing.T) {
 		j.sums = workloadtest.Hollow[uint32](t, int(chunks(c.points()))*len(j.primes))
 		workloadtest.Largest(t, j.declare())
 	}
-	workloadtest.Largest(t, workloadtest.New[*CurveJob](t)(NewCurves(CurveConfig{Degree: maxCurves})))
+	workloadtest.Largest(t, workloadtest.New[*curveJob](t)(NewCurves(CurveConfig{Degree: maxCurves})))
 }

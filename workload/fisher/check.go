@@ -9,8 +9,8 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrWrong is returned by [Job.Check] for a matrix that is not the information.
-var ErrWrong = errors.New("not the Fisher information")
+// errWrong is returned by [job.Check] for a matrix that is not the information.
+var errWrong = errors.New("not the Fisher information")
 
 // rounds is the number of times Check multiplies by a random vector. Errors that cancel
 // by chance do so with probability one half at most each time.
@@ -25,7 +25,7 @@ const rounds = 12
 // unless their errors are all alike, and an exp by a few ε. Over the columns of a row, of
 // which the vector adds up d with random signs, that is 8 ε √n Σᵢ wᵢ |xᵢᵣ| |xᵢ| with the
 // Euclidean norm of a point. Where a point or the model is not a number, no entry is one.
-func (j *Job) Check() error {
+func (j *job) Check() error {
 	n, d := j.c.Points, j.c.Features
 	w, limit := make([]float64, n), make([]float64, d)
 	for i := range w {
@@ -74,7 +74,7 @@ func (j *Job) Check() error {
 }
 
 // checkRow compares the sum of a row with signs, and the row with its column.
-func (j *Job) checkRow(r int, x []float64, want, limit float64) error {
+func (j *job) checkRow(r int, x []float64, want, limit float64) error {
 	d := j.c.Features
 	got := 0.
 	for k, v := range j.f[r*d : (r+1)*d] {
@@ -82,25 +82,25 @@ func (j *Job) checkRow(r int, x []float64, want, limit float64) error {
 		other := j.f[k*d+r]
 		if math.IsNaN(want) {
 			if !math.IsNaN(v) {
-				return fmt.Errorf("fisher: entry (%d, %d) is %v, but a point or the model is not a number: %w", r, k, v, ErrWrong)
+				return fmt.Errorf("fisher: entry (%d, %d) is %v, but a point or the model is not a number: %w", r, k, v, errWrong)
 			}
 			continue
 		}
 		if !(math.Abs(v-other) <= limit) {
-			return fmt.Errorf("fisher: entry (%d, %d) is %v, entry (%d, %d) %v: %w", r, k, v, k, r, other, ErrWrong)
+			return fmt.Errorf("fisher: entry (%d, %d) is %v, entry (%d, %d) %v: %w", r, k, v, k, r, other, errWrong)
 		}
 	}
 	if math.IsNaN(want) {
 		return nil
 	}
 	if !(math.Abs(got-want) <= limit) || !(j.f[r*d+r] > 0) {
-		return fmt.Errorf("fisher: row %d: random sum %v, want %v ± %.2g, and %v on the diagonal: %w", r, got, want, limit, j.f[r*d+r], ErrWrong)
+		return fmt.Errorf("fisher: row %d: random sum %v, want %v ± %.2g, and %v on the diagonal: %w", r, got, want, limit, j.f[r*d+r], errWrong)
 	}
 	return nil
 }
 
 // Misses lists errors that Check may not see.
-func (j *Job) Misses() []workload.Miss {
+func (j *job) Misses() []workload.Miss {
 	return []workload.Miss{
 		{What: fmt.Sprintf("one entry off by more than %.2g", j.above), Chance: 0},
 		{What: "a row with several such entries", Chance: math.Ldexp(1, -rounds)},

@@ -63,8 +63,8 @@ func (c DivergenceConfig) Validate() error {
 // Bytes is the host memory that the job takes: both vectors of each pair, and its divergence.
 func (c DivergenceConfig) Bytes() float64 { return 8 * float64(c.Pairs) * (2*float64(c.Dim) + 1) }
 
-// DivergenceJob is one set of pairs of vectors.
-type DivergenceJob struct {
+// divergenceJob is one set of pairs of vectors.
+type divergenceJob struct {
 	workload.Declared
 	c    DivergenceConfig
 	p, q []float64
@@ -77,7 +77,8 @@ const streamPairs = streamTheta + 1
 // NewDivergences draws pairs of vectors of numbers from 0 to 1, by logical index. In one pair of
 // four both are close to one another, and of p, where the function allows it, one number of 64
 // is zero.
-func NewDivergences(c DivergenceConfig) (*DivergenceJob, error) {
+// The job is a [workload.Job].
+func NewDivergences(c DivergenceConfig) (*divergenceJob, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -96,8 +97,8 @@ func NewDivergences(c DivergenceConfig) (*DivergenceJob, error) {
 	return j, nil
 }
 
-func newDivergences(c DivergenceConfig, p, q []float64) *DivergenceJob {
-	return (&DivergenceJob{c: c, p: p, q: q, out: make([]float64, c.Pairs)}).declare()
+func newDivergences(c DivergenceConfig, p, q []float64) *divergenceJob {
+	return (&divergenceJob{c: c, p: p, q: q, out: make([]float64, c.Pairs)}).declare()
 }
 
 // Divergences returns the divergence of each vector of p from the one of q in its place, on the
@@ -124,12 +125,12 @@ func Divergences(ctx context.Context, rt *weft.Runtime, function string, dim int
 // pairsPerItem is the number of pairs of an item of the Go kernel.
 const pairsPerItem = 256
 
-// DivergencesKernel computes divergences. Its arguments are the vectors p, the vectors q and the
+// divergencesOnDevices computes divergences. Its arguments are the vectors p, the vectors q and the
 // divergences.
-var DivergencesKernel = workload.With(graph.GoKernel("bregman.divergences", pairsPerItem),
+var divergencesOnDevices = workload.With(graph.GoKernel("bregman.divergences", pairsPerItem),
 	workload.PTX(ptx, "bregman_divergences", 128, 128), workload.SPIRV(spirv, "bregman_divergences", 64, 64))
 
-// divergenceParams are the parameters of DivergencesKernel.
+// divergenceParams are the parameters of divergencesOnDevices.
 type divergenceParams struct {
 	function int // its place among functions
 	dim, n   int
@@ -238,7 +239,7 @@ func squares(p, q float64) float64 {
 }
 
 // declare says what the job is. A pair does not depend on others, and so rows are exact.
-func (j *DivergenceJob) declare() *DivergenceJob {
+func (j *divergenceJob) declare() *divergenceJob {
 	ops := 40. // of a logarithm or a series
 	if j.c.Function == Squares {
 		ops = 3
@@ -247,7 +248,7 @@ func (j *DivergenceJob) declare() *DivergenceJob {
 		Name:  fmt.Sprintf("bregman %s of %s of vectors of %d", j.c.Function, text.Count(j.c.Pairs, "pair"), j.c.Dim),
 		Class: workload.RowExact, Of: "pairs", Extent: int64(j.c.Pairs),
 		Ports:  []workload.Port{workload.In("p", j.p, j.c.Dim), workload.In("q", j.q, j.c.Dim), workload.Out("divergences", j.out, 1)},
-		Kernel: DivergencesKernel, Params: func(lo, hi int64) any {
+		Kernel: divergencesOnDevices, Params: func(lo, hi int64) any {
 			return divergenceParams{slices.Index(functions, j.c.Function), j.c.Dim, int(hi - lo)}
 		},
 		Ops: ops * float64(j.c.Dim), Unit: graph.FP64,
@@ -256,13 +257,13 @@ func (j *DivergenceJob) declare() *DivergenceJob {
 }
 
 // Operands are the vectors in the job's own memory. Between runs a caller may set them.
-func (j *DivergenceJob) Operands() (p, q []float64) { return j.p, j.q }
+func (j *divergenceJob) Operands() (p, q []float64) { return j.p, j.q }
 
 // Result is the divergences after a run.
-func (j *DivergenceJob) Result() []float64 { return j.out }
+func (j *divergenceJob) Result() []float64 { return j.out }
 
 // Summary is the sum of all divergences.
-func (j *DivergenceJob) Summary() string {
+func (j *divergenceJob) Summary() string {
 	sum := 0.
 	for _, d := range j.out {
 		sum += d
@@ -271,6 +272,6 @@ func (j *DivergenceJob) Summary() string {
 }
 
 // Rate is pairs a second, and the memory that they take.
-func (j *DivergenceJob) Rate(d time.Duration) string {
+func (j *divergenceJob) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.1f M/s, %.2f GB/s", float64(j.c.Pairs)/d.Seconds()/1e6, j.c.Bytes()/d.Seconds()/1e9)
 }

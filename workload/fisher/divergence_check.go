@@ -8,14 +8,14 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrDivergence is returned by [DivergenceJob.Check] for numbers that are not the divergences.
+// ErrDivergence is returned by [divergenceJob.Check] for numbers that are not the divergences.
 var ErrDivergence = errors.New("not the divergences")
 
 // Check compares every divergence with the remainder of Taylor's formula of order one, which
 // it is: (p − q)² ∫ (1 − u) φ″(q + u(p − q)) du over u from 0 to 1, by Gauss's rule, or where p
 // and q are far apart with its definition. No term is below zero, so that a sum is off by as many
 // roundings as it has terms, relative to itself.
-func (j *DivergenceJob) Check() error {
+func (j *divergenceJob) Check() error {
 	within := 0x1p-53 * float64(j.c.Dim+64)
 	return workload.Sweep(j.c.Pairs, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
@@ -40,7 +40,7 @@ func (j *DivergenceJob) Check() error {
 }
 
 // Misses is nothing: every number is compared.
-func (j *DivergenceJob) Misses() []workload.Miss {
+func (j *divergenceJob) Misses() []workload.Miss {
 	return []workload.Miss{{What: "one number off by more than its rounding", Chance: 0}}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
-	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
@@ -75,8 +74,8 @@ func (c Config) Bytes() float64 {
 	return 4*points*features + 8*(2*float64(c.Shards)+1)*features*features
 }
 
-// Job is one set of points.
-type Job struct {
+// job is one set of points.
+type job struct {
 	workload.Stop
 
 	c     Config
@@ -95,12 +94,13 @@ const (
 )
 
 // New draws points and the model by logical index.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	c = c.withDefaults()
-	j := &Job{c: c, x: make([]float32, c.Points*c.Features), theta: make([]float32, c.Features), f: make([]float64, c.Features*c.Features)}
+	j := &job{c: c, x: make([]float32, c.Points*c.Features), theta: make([]float32, c.Features), f: make([]float64, c.Features*c.Features)}
 	philox.Fill32(j.x, uint64(c.Seed), streamPoints)
 	philox.Fill32(j.theta, uint64(c.Seed), streamTheta)
 	return j, nil
@@ -116,21 +116,21 @@ const (
 const sumPoints = 1 << 19
 
 var (
-	// WeightsKernel computes p(1 − p) ÷ n of points; its arguments are the
+	// weightsKernel computes p(1 − p) ÷ n of points; its arguments are the
 	// points, the model and the weights.
-	WeightsKernel = workload.With(graph.GoKernel("fisher.weights", pointsPerItem),
+	weightsKernel = workload.With(graph.GoKernel("fisher.weights", pointsPerItem),
 		workload.PTX(ptx, "fisher_weights", 256, 256), workload.SPIRV(spirv, "fisher_weights", 64, 64))
-	// SumsKernel adds rows of the matrix up; its arguments are the points, their
+	// sumsKernel adds rows of the matrix up; its arguments are the points, their
 	// weights and the rows, its grid rows and features. Shaders add up sumPoints points, and in moreSumsKernel as
 	// many from a point on.
-	SumsKernel = workload.With(graph.GoKernel("fisher.sums", rowsPerItem, graph.All),
+	sumsKernel = workload.With(graph.GoKernel("fisher.sums", rowsPerItem, graph.All),
 		workload.PTX(ptx, "fisher_sums", 128, 1, graph.All), workload.SPIRV(spirv, "fisher_sums", 64, 1, 64))
 	moreSumsKernel = workload.Only("fisher.sums.more", workload.SPIRV(spirv, "fisher_sums_more", 64, 1, 64))
 )
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
-	out := live.Funcs()
+	out := collective.Funcs()
 	maps.Copy(out, signature.Funcs(kernels))
 	return out
 }
@@ -164,13 +164,13 @@ func sumsNeed(c *weft.Call, p sumParams) (n signature.Need, err error) {
 	return n, nil
 }
 
-// weightParams are the parameters of WeightsKernel.
+// weightParams are the parameters of weightsKernel.
 type weightParams struct {
 	points, features int
 	all              int // points of all tasks
 }
 
-// sumParams are the parameters of SumsKernel.
+// sumParams are the parameters of sumsKernel.
 type sumParams struct {
 	points, features int
 	first            int // row
@@ -212,7 +212,7 @@ func sums(c *weft.Call, p sumParams, lo, hi int) {
 }
 
 // Name says what there is.
-func (j *Job) Name() string {
+func (j *job) Name() string {
 	name := fmt.Sprintf("fisher %d points, %d features, %d shards", j.c.Points, j.c.Features, j.c.Shards)
 	if j.c.Blocks > 1 {
 		name += fmt.Sprintf(" by %d blocks", j.c.Blocks)
@@ -221,23 +221,23 @@ func (j *Job) Name() string {
 }
 
 // Class is R: shards are the same on any number of devices.
-func (j *Job) Class() workload.Class { return workload.RowExact }
+func (j *job) Class() workload.Class { return workload.RowExact }
 
 // Items are the points.
-func (j *Job) Items() sched.Items {
+func (j *job) Items() sched.Items {
 	d := int64(j.c.Features)
 	return sched.Items{Extent: int64(j.c.Points), Bytes: func(lo, hi int64) (in, out int64) { return 4 * d * (hi - lo), 8 * d * d }}
 }
 
 // Whole is all points as one task.
-func (j *Job) Whole() graph.Task { return j.task(j.c.Points, 0, j.c.Features) }
+func (j *job) Whole() graph.Task { return j.task(j.c.Points, 0, j.c.Features) }
 
 // task returns the task that adds up rows lo to hi of the matrix over a number of points.
-func (j *Job) task(points, lo, hi int) graph.Task {
+func (j *job) task(points, lo, hi int) graph.Task {
 	n, d := float64(points), float64(j.c.Features)
 	rows, grid := float64(hi-lo), graph.Grid(int64(hi-lo), int64(j.c.Features))
 	p := sumParams{points, j.c.Features, lo}
-	steps := []graph.Step{graph.Step{Kernel: SumsKernel, Launch: grid}.With(p)}
+	steps := []graph.Step{graph.Step{Kernel: sumsKernel, Launch: grid}.With(p)}
 	for from := sumPoints; from < points; from += sumPoints {
 		steps = append(steps, graph.Step{Kernel: moreSumsKernel, Launch: grid}.With(moreSumParams{p, from}))
 	}
@@ -248,16 +248,16 @@ func (j *Job) task(points, lo, hi int) graph.Task {
 }
 
 // Place remembers the machine, on whose topology the all-reduce depends.
-func (j *Job) Place(m *machine.Machine) (err error) {
+func (j *job) Place(m *machine.Machine) (err error) {
 	j.m = m
-	j.on, err = workload.Able(m, WeightsKernel, SumsKernel)
+	j.on, err = workload.Able(m, weightsKernel, sumsKernel)
 	return err
 }
 
 // Graph computes shards, each on its device, and all-reduces them, whatever the
 // ranges. Shard s of the points with block b of the features is rank s of the
 // all-reduce of block b; ranks are dealt out to devices in turn.
-func (j *Job) Graph([]sched.Range) (*graph.Graph, error) {
+func (j *job) Graph([]sched.Range) (*graph.Graph, error) {
 	if j.m == nil {
 		return nil, fmt.Errorf("fisher: %w: Place was not called", ErrConfig)
 	}
@@ -270,7 +270,7 @@ func (j *Job) Graph([]sched.Range) (*graph.Graph, error) {
 	for block := range c.Blocks {
 		row, end := collective.Cut(d, c.Blocks, block)
 		bytes := 8 * d * (end - row)
-		spec := collective.Spec{Op: collective.AllReduce, Count: d * (end - row), Type: collective.F64, Fold: collective.Sum, Exact: true}
+		spec := collective.Spec{Op: collective.OpAllReduce, Count: d * (end - row), Type: collective.F64, Fold: collective.Sum, Exact: true}
 		var in, out []collective.Buffer
 		for s := range c.Shards {
 			on := j.on[(s*c.Blocks+block)%len(j.on)]
@@ -282,7 +282,7 @@ func (j *Job) Graph([]sched.Range) (*graph.Graph, error) {
 			if block == 0 {
 				t := graph.Task{
 					Name:  fmt.Sprintf("weights of shard %d", s),
-					Steps: []graph.Step{graph.Step{Kernel: WeightsKernel, Launch: graph.Grid(hi - lo)}.With(weightParams{int(hi - lo), c.Features, c.Points})},
+					Steps: []graph.Step{graph.Step{Kernel: weightsKernel, Launch: graph.Grid(hi - lo)}.With(weightParams{int(hi - lo), c.Features, c.Points})},
 					Work:  graph.Work{Ops: float64(hi-lo) * (2*float64(d) + 30), Bytes: float64(hi-lo) * (4*float64(d) + 8), Unit: graph.FP64},
 					On:    only,
 				}
@@ -303,7 +303,7 @@ func (j *Job) Graph([]sched.Range) (*graph.Graph, error) {
 				out = append(out, collective.Buffer{Data: b.Data(graph.Data{Name: fmt.Sprintf("fisher of shard %d, block %d", s, block), Bytes: bytes})})
 			}
 		}
-		plan, err := collective.New(j.m, machine.NewRoofline(j.m), spec)
+		plan, err := collective.NewPlan(j.m, machine.NewRoofline(j.m), spec)
 		if err != nil {
 			return nil, err
 		}
@@ -313,19 +313,19 @@ func (j *Job) Graph([]sched.Range) (*graph.Graph, error) {
 }
 
 // Bind ties points, model and matrix to the job's memory.
-func (j *Job) Bind() []weft.Binding {
+func (j *job) Bind() []weft.Binding {
 	return []weft.Binding{weft.Bind("points", j.x), weft.Bind("theta", j.theta), weft.Bind("fisher", j.f)}
 }
 
 // Operands are the points, by row, and the model in the job's own memory. Between runs
 // a caller may set them.
-func (j *Job) Operands() (points, theta []float32) { return j.x, j.theta }
+func (j *job) Operands() (points, theta []float32) { return j.x, j.theta }
 
 // Result is the matrix after a run, by row.
-func (j *Job) Result() []float64 { return j.f }
+func (j *job) Result() []float64 { return j.f }
 
 // Rate is operations a second.
-func (j *Job) Rate(t time.Duration) string {
+func (j *job) Rate(t time.Duration) string {
 	n, d := float64(j.c.Points), float64(j.c.Features)
 	return fmt.Sprintf("%.2f GFLOP/s", 2*n*d*d/t.Seconds()/1e9)
 }

@@ -12,7 +12,7 @@ func TestLargest(t *testing.T) {
 			t.Fatal(err)
 		}
 		c = c.withDefaults()
-		workloadtest.Largest(t, &Job{c: c, x: workloadtest.Hollow[float32](t, c.Points*c.Features), theta: make([]float32, c.Features), f: workloadtest.Hollow[float64](t, c.Features*c.Features)})
+		workloadtest.Largest(t, &job{c: c, x: workloadtest.Hollow[float32](t, c.Points*c.Features), theta: make([]float32, c.Features), f: workloadtest.Hollow[float64](t, c.Features*c.Features)})
 	}
 	for _, dim := range []int{1, maxDim} {
 		c := DivergenceConfig{Function: Entropy, Dim: dim, Pairs: maxNumbers / dim}
@@ -20,6 +20,6 @@ func TestLargest(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := func(n int) []float64 { return workloadtest.Hollow[float64](t, n) }
-		workloadtest.Largest(t, (&DivergenceJob{c: c, p: h(maxNumbers), q: h(maxNumbers), out: h(c.Pairs)}).declare())
+		workloadtest.Largest(t, (&divergenceJob{c: c, p: h(maxNumbers), q: h(maxNumbers), out: h(c.Pairs)}).declare())
 	}
 }

@@ -24,7 +24,7 @@ func Of(ctx context.Context, rt *weft.Runtime, points, model []float32) ([]float
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	j := &Job{c: c, x: points, theta: model, f: make([]float64, d*d)}
+	j := &job{c: c, x: points, theta: model, f: make([]float64, d*d)}
 	if _, err := workload.Call(ctx, rt, j, "fisher"); err != nil {
 		return nil, err
 	}

@@ -13,14 +13,14 @@ import (
 // largest of all candidates, derivatives by 1 − tanh² = 1 ÷ cosh², and the rotor as a
 // product of Pauli matrices. A number may be off by what rounding does to the operations
 // that make it, of which tropical ones are exact.
-func (j *Job) Check() error {
+func (j *job) Check() error {
 	turn := j.turn()
 	return workload.Sweep(j.c.Records, func(lo, hi int) error {
 		for r := lo; r < hi; r++ {
 			want, within := j.reference(j.in[r*Floats:(r+1)*Floats], &turn)
 			for i, got := range j.out[r*Floats : (r+1)*Floats] {
 				if !rounding.Same(got, want[i], within[i]) {
-					return fmt.Errorf("fusion: record %d, number %d: %v, want %v ± %.2g: %w", r, i, got, want[i], within[i], ErrWrong)
+					return fmt.Errorf("fusion: record %d, number %d: %v, want %v ± %.2g: %w", r, i, got, want[i], within[i], errWrong)
 				}
 			}
 		}
@@ -29,7 +29,7 @@ func (j *Job) Check() error {
 }
 
 // Misses is nothing: every number is compared.
-func (j *Job) Misses() []workload.Miss {
+func (j *job) Misses() []workload.Miss {
 	return []workload.Miss{{What: "one number off by more than its rounding", Chance: 0}}
 }
 
@@ -38,7 +38,7 @@ const tanhWithin = 4e-7
 
 // reference is a record after all stages, and how far a device's may be from it. turn is
 // the rotor's matrix.
-func (j *Job) reference(in []float32, turn *[8][8]float64) (out, within [Floats]float64) {
+func (j *job) reference(in []float32, turn *[8][8]float64) (out, within [Floats]float64) {
 	const u = rounding.Unit
 	for i := range 8 {
 		most := float32(math.Inf(-1))
@@ -72,7 +72,7 @@ func (j *Job) reference(in []float32, turn *[8][8]float64) (out, within [Floats]
 
 // multivector is the turned multivector of a record, and how far a device's may be off:
 // each of its sums has eight products of a number that is rounded.
-func (j *Job) multivector(in []float32, turn *[8][8]float64, out, within []float64) {
+func (j *job) multivector(in []float32, turn *[8][8]float64, out, within []float64) {
 	const u = 10 * rounding.Unit
 	var c, turned, off [8]float64
 	for i := range c {
@@ -109,7 +109,7 @@ func (j *Job) multivector(in []float32, turn *[8][8]float64, out, within []float
 
 // turn returns the matrix by which the rotor acts on a multivector. Each column is the
 // image of a blade, computed with Pauli matrices.
-func (j *Job) turn() (m [8][8]float64) {
+func (j *job) turn() (m [8][8]float64) {
 	r, back := pauli(j.rotor), pauli(reverse(j.rotor))
 	for k := range 8 {
 		var blade [8]float64

@@ -18,9 +18,9 @@ import (
 var (
 	// ErrConfig is wrapped by every error of Validate.
 	ErrConfig = errors.New("bad fusion")
-	// ErrWrong is returned by [Job.Check] for records that are not what the
+	// errWrong is returned by [job.Check] for records that are not what the
 	// stages make of them.
-	ErrWrong = errors.New("not the fused records")
+	errWrong = errors.New("not the fused records")
 )
 
 // maxRecords is the limit of memory and launches.
@@ -72,8 +72,8 @@ func (c Config) withDefaults() Config {
 // them and twice between them.
 func (c Config) Bytes() float64 { return 4 * 4 * Floats * float64(c.Records) }
 
-// Job is one set of records.
-type Job struct {
+// job is one set of records.
+type job struct {
 	workload.Stop
 
 	c       Config
@@ -85,13 +85,14 @@ type Job struct {
 }
 
 // New draws weights and records by logical index.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	c = c.withDefaults()
-	j := &Job{c: c, in: make([]float32, Floats*c.Records), out: make([]float32, Floats*c.Records)}
-	j.w, j.rotor = NewWeights(c.Seed)
+	j := &job{c: c, in: make([]float32, Floats*c.Records), out: make([]float32, Floats*c.Records)}
+	j.w, j.rotor = newWeights(c.Seed)
 	j.weights = j.w.floats()
 	philox.Fill32(j.in, uint64(c.Seed), streamRecords)
 	return j, nil
@@ -101,12 +102,12 @@ func New(c Config) (*Job, error) {
 // microseconds.
 const perItem = 64
 
-// Kernels are the stages; their arguments are records, the weights and the
+// stageKernels are the stages; their arguments are records, the weights and the
 // records after.
-var Kernels = [Stages]*graph.Kernel{stageKernel("t"), stageKernel("d"), stageKernel("c")}
+var stageKernels = [numStages]*graph.Kernel{stageKernel("t"), stageKernel("d"), stageKernel("c")}
 
-// BindKernel binds records; its arguments are two sets of them and those bound.
-var BindKernel = stageKernel("bind")
+// bindKernel binds records; its arguments are two sets of them and those bound.
+var bindKernel = stageKernel("bind")
 
 // stageKernel is a kernel over records.
 func stageKernel(name string) *graph.Kernel {
@@ -163,7 +164,7 @@ func over(name, algebra string, stage func(out, in, weights []float32)) signatur
 }
 
 // Name says how many records there are and how they go.
-func (j *Job) Name() string {
+func (j *job) Name() string {
 	how := "anywhere"
 	if j.c.Mode != "" {
 		how = string(j.c.Mode) + " parallel"
@@ -175,13 +176,13 @@ func (j *Job) Name() string {
 }
 
 // batches is the number of micro-batches.
-func (j *Job) batches() int { return (j.c.Records + j.c.Micro - 1) / j.c.Micro }
+func (j *job) batches() int { return (j.c.Records + j.c.Micro - 1) / j.c.Micro }
 
 // Class is R: a record does not depend on others.
-func (j *Job) Class() workload.Class { return workload.RowExact }
+func (j *job) Class() workload.Class { return workload.RowExact }
 
 // Items are the records.
-func (j *Job) Items() sched.Items {
+func (j *job) Items() sched.Items {
 	return sched.Items{
 		Extent: int64(j.c.Records),
 		Bytes:  func(lo, hi int64) (in, out int64) { return 4 * Floats * (hi - lo), 4 * Floats * (hi - lo) },
@@ -189,16 +190,16 @@ func (j *Job) Items() sched.Items {
 }
 
 // ops are the operations of each stage on a record.
-func (j *Job) ops() []float64 {
+func (j *job) ops() []float64 {
 	ops := stageOps[:]
 	if j.c.Bind {
-		ops = append(ops[:Stages:Stages], bindOps)
+		ops = append(ops[:numStages:numStages], bindOps)
 	}
 	return ops
 }
 
 // Whole is all stages of all records as one task.
-func (j *Job) Whole() graph.Task {
+func (j *job) Whole() graph.Task {
 	t := j.task(0, 0, int64(j.c.Records))
 	for s := 1; s < len(j.ops()); s++ {
 		next := j.task(s, 0, int64(j.c.Records))
@@ -210,10 +211,10 @@ func (j *Job) Whole() graph.Task {
 }
 
 // task is a stage of the records lo to hi-1.
-func (j *Job) task(stage int, lo, hi int64) graph.Task {
-	n, kernel, moved := float64(hi-lo), BindKernel, 3.0
-	if stage < Stages {
-		kernel, moved = Kernels[stage], 2
+func (j *job) task(stage int, lo, hi int64) graph.Task {
+	n, kernel, moved := float64(hi-lo), bindKernel, 3.0
+	if stage < numStages {
+		kernel, moved = stageKernels[stage], 2
 	}
 	return graph.Task{
 		Name:  fmt.Sprintf("%c of records %d-%d", "TDCB"[stage], lo, hi),
@@ -223,13 +224,13 @@ func (j *Job) task(stage int, lo, hi int64) graph.Task {
 }
 
 // Place spreads the stages over devices in the way of the job's mode.
-func (j *Job) Place(m *machine.Machine) (err error) {
+func (j *job) Place(m *machine.Machine) (err error) {
 	if j.c.Mode == "" {
 		return nil
 	}
-	kernels := Kernels[:]
+	kernels := stageKernels[:]
 	if j.c.Bind {
-		kernels = append(kernels[:Stages:Stages], BindKernel)
+		kernels = append(kernels[:numStages:numStages], bindKernel)
 	}
 	on, err := workload.Able(m, kernels...)
 	if err != nil {
@@ -246,7 +247,7 @@ func (j *Job) Place(m *machine.Machine) (err error) {
 // Graph has a task for each stage in a row for each micro-batch. Where stages have devices,
 // micro-batches go to the copies of the pipeline in turn; else they are cut from
 // the ranges.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+func (j *job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	b := graph.Builder{Stop: j.Stopped}
 	bytes := int64(4 * len(j.in))
 	weights := b.Data(graph.Data{Name: "weights", Bytes: int64(4 * len(j.weights)), Input: true})
@@ -272,7 +273,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 				from, with, to := slice, graph.Use{Data: weights, Access: graph.Read}, slice
 				from.Data, from.Access = records[s], graph.Read
 				to.Data, to.Access = records[s+1], graph.Write
-				if s == Stages {
+				if s == numStages {
 					with = slice
 					with.Data, with.Access = records[0], graph.Read
 				}
@@ -286,20 +287,20 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 }
 
 // Bind ties records and weights to the job's memory.
-func (j *Job) Bind() []weft.Binding {
+func (j *job) Bind() []weft.Binding {
 	return []weft.Binding{weft.Bind("weights", j.weights), weft.Bind("records", j.in), weft.Bind("fused", j.out)}
 }
 
 // Records are the records before the stages, in the job's own memory. Between runs a
 // caller may set them.
-func (j *Job) Records() []float32 { return j.in }
+func (j *job) Records() []float32 { return j.in }
 
 // Result is the records after a run.
-func (j *Job) Result() []float32 { return j.out }
+func (j *job) Result() []float32 { return j.out }
 
 // Rate is records a second and, for a pipeline, how idle its devices are at
 // least, were what each has to do equal.
-func (j *Job) Rate(d time.Duration) string {
+func (j *job) Rate(d time.Duration) string {
 	rate := fmt.Sprintf("%.2f Mrecord/s", float64(j.c.Records)/d.Seconds()/1e6)
 	if n := len(j.place.Copies); n > 0 && j.c.Mode != pipeline.DataParallel {
 		depth := 1 // devices in a row

@@ -84,8 +84,8 @@ const (
 	streamWeights
 )
 
-// NewWeights draws weights and returns them with their rotor.
-func NewWeights(seed uint32) (*Weights, [8]float64) {
+// newWeights draws weights and returns them with their rotor.
+func newWeights(seed uint32) (*Weights, [8]float64) {
 	w := &Weights{}
 	draw := philox.Source{Seed: seed, Stream: streamWeights}
 	at := uint64(0)
@@ -197,11 +197,11 @@ func Bind(out, a, b []float32) {
 	}
 }
 
-// Stages is the number of stages.
-const Stages = 3
+// numStages is the number of stages.
+const numStages = 3
 
 // stageOps are the operations of each stage on a record; a tanh is about twenty.
-var stageOps = [Stages]float64{2 * 64, 8 * 26, 2 * 64}
+var stageOps = [numStages]float64{2 * 64, 8 * 26, 2 * 64}
 
 // bindOps are the operations of binding two records.
 const bindOps = 8 + 8 + 3*8 + 2*64

@@ -7,7 +7,7 @@ import (
 )
 
 func TestLargest(t *testing.T) {
-	small := workloadtest.New[*Job](t)(New(Config{Records: 64}))
+	small := workloadtest.New[*job](t)(New(Config{Records: 64}))
 	for _, bind := range []bool{false, true} {
 		j := *small
 		j.c = Config{Records: maxRecords, Bind: bind}

@@ -24,7 +24,7 @@ func Of(ctx context.Context, rt *weft.Runtime, records []float32, w *Weights, c 
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	j := &Job{c: c.withDefaults(), w: w, weights: w.floats(), in: records, out: make([]float32, len(records))}
+	j := &job{c: c.withDefaults(), w: w, weights: w.floats(), in: records, out: make([]float32, len(records))}
 	if _, err := workload.Call(ctx, rt, j, "fusion"); err != nil {
 		return nil, err
 	}

@@ -17,17 +17,17 @@ func BenchmarkRows(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", kn.Name, n), func(b *testing.B) {
 				kernel = kn
 				a, m, c := square(n)
-				scratch := make([]float32, Scratch)
+				scratch := make([]float32, scratchFloats)
 				best := time.Duration(1 << 62)
 				for b.Loop() {
 					t0 := time.Now()
-					Rows(c, a, m, n, n, 0, n, scratch)
+					computeRows(c, a, m, n, n, 0, n, scratch)
 					best = min(best, time.Since(t0))
 				}
-				if _, err := Check(c, a, m, n, n, n, 1); err != nil {
+				if _, err := checkProduct(c, a, m, n, n, n, 1); err != nil {
 					b.Fatal(err)
 				}
-				b.ReportMetric(Ops(n, n, n)/float64(best.Nanoseconds()), "best-GFLOP/s")
+				b.ReportMetric(ops(n, n, n)/float64(best.Nanoseconds()), "best-GFLOP/s")
 			})
 		}
 	}

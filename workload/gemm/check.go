@@ -10,8 +10,8 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrWrong is returned by [Check] for a matrix that is not the product.
-var ErrWrong = errors.New("not the product")
+// errWrong is returned by [checkProduct] for a matrix that is not the product.
+var errWrong = errors.New("not the product")
 
 // rounds is the number of times Check adds up every group of columns with other random
 // signs. Errors that cancel by chance do so with probability one half at most each time.
@@ -32,10 +32,10 @@ func groupOf(m, k, n int) int {
 	return min(max((n+max(groups, 1)-1)/max(groups, 1), leastGroup), n)
 }
 
-// Check tests whether c, m × n, is a·b but for rounding, in less time than the product
+// checkProduct tests whether c, m × n, is a·b but for rounding, in less time than the product
 // takes (Freivalds, "Probabilistic machines can use less running time", 1977): it cuts
 // the columns into groups, and for random vectors x of ±1 compares the sums of a group,
-// c·x with a·(b·x), in float64. It returns an error that is [ErrWrong] and names the
+// c·x with a·(b·x), in float64. It returns an error that is [errWrong] and names the
 // element, and the size above which an error of one element shows for certain. Several
 // in one row and group cancel with probability 2⁻¹⁰ at most.
 //
@@ -46,7 +46,7 @@ func groupOf(m, k, n int) int {
 // operands whose errors do not look random, that overflow or are not numbers pass if
 // they are right. How much more than expected those that pass are off by is then what
 // is expected of rows after them. The seed decides the vectors.
-func Check(c, a, b []float32, m, k, n int, seed uint64) (above float64, err error) {
+func checkProduct(c, a, b []float32, m, k, n int, seed uint64) (above float64, err error) {
 	width := groupOf(m, k, n)
 	random := rand.New(rand.NewPCG(seed, 0))
 	x, bx := make([]float64, rounds*width), make([]float64, rounds*k)
@@ -143,15 +143,15 @@ func compare(got, row, b []float32, i, n, first int) error {
 			column[p] = b[p*n+first+j]
 		}
 		if sum := rounding.Dot(row, column); !sum.Is(v) {
-			return fmt.Errorf("gemm: element (%d, %d) is %v, want %v ± %.2g: %w", i, first+j, v, sum.Want, sum.Within, ErrWrong)
+			return fmt.Errorf("gemm: element (%d, %d) is %v, want %v ± %.2g: %w", i, first+j, v, sum.Want, sum.Within, errWrong)
 		}
 	}
 	return nil
 }
 
-// Reference computes rows lo to hi of a·b in float64 with three plain loops, to
-// compare [Rows] with. c is m × n like the c of Rows.
-func Reference(c []float64, a, b []float32, k, n, lo, hi int) {
+// reference computes rows lo to hi of a·b in float64 with three plain loops, to
+// compare [computeRows] with. c is m × n like the c of computeRows.
+func reference(c []float64, a, b []float32, k, n, lo, hi int) {
 	for i := lo; i < hi; i++ {
 		row := c[i*n:][:n]
 		clear(row)

@@ -16,7 +16,7 @@ func operands(m, k, n int, entry func(r *rand.Rand) float32) (a, b, c []float32)
 			xs[i] = entry(r)
 		}
 	}
-	Rows(c, a, b, k, n, 0, m, make([]float32, Scratch))
+	computeRows(c, a, b, k, n, 0, m, make([]float32, scratchFloats))
 	return a, b, c
 }
 
@@ -49,13 +49,13 @@ func TestCheckNeverCriesWolf(t *testing.T) {
 	} {
 		a, b, c := operands(m, k, n, entry)
 		for seed := range uint64(5) {
-			if _, err := Check(c, a, b, m, k, n, seed); err != nil {
+			if _, err := checkProduct(c, a, b, m, k, n, seed); err != nil {
 				t.Errorf("%s, seed %d: %v", name, seed, err)
 			}
 		}
 		c[5*n+7]++
 		if c[5*n+7] += 1e7; name == "1e-25" || name == "zero" || name == "positive" {
-			if _, err := Check(c, a, b, m, k, n, 1); !errors.Is(err, ErrWrong) {
+			if _, err := checkProduct(c, a, b, m, k, n, 1); !errors.Is(err, errWrong) {
 				t.Errorf("%s: a wrong element: %v", name, err)
 			}
 		}
@@ -67,7 +67,7 @@ func TestCheckNeverCriesWolf(t *testing.T) {
 func TestCheckFindsOne(t *testing.T) {
 	const m, k, n = 90, 400, 170
 	a, b, c := operands(m, k, n, func(r *rand.Rand) float32 { return 2*r.Float32() - 1 })
-	above, err := Check(c, a, b, m, k, n, 0)
+	above, err := checkProduct(c, a, b, m, k, n, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestCheckFindsOne(t *testing.T) {
 		case 3:
 			c[i] = float32(math.Inf(-1))
 		}
-		if _, err := Check(c, a, b, m, k, n, seed); !errors.Is(err, ErrWrong) {
+		if _, err := checkProduct(c, a, b, m, k, n, seed); !errors.Is(err, errWrong) {
 			t.Fatalf("element %d is %v instead of %v, and the check says %v", i, c[i], was, err)
 		}
 		c[i] = was
@@ -124,7 +124,7 @@ func TestCheckFindsMany(t *testing.T) {
 			bad[i*n+j] += 0.5
 			bad[i*n+j+1] -= 0.5
 		}
-		if _, err := Check(bad, a, b, m, k, n, seed); !errors.Is(err, ErrWrong) {
+		if _, err := checkProduct(bad, a, b, m, k, n, seed); !errors.Is(err, errWrong) {
 			t.Fatalf("fault %d at (%d, %d): %v", seed%6, i, j, err)
 		}
 	}

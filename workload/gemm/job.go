@@ -14,9 +14,9 @@ var kind = product.New(product.Kind{Name: "gemm", Unit: "GFLOP", Class: workload
 	workload.PTX(ptx, "gemm_rows", 256, 128, 128), workload.PTX(ptx, "gemm_rows_small", 64, 64, 64), workload.Library("cublas.sgemm"),
 	workload.SPIRV(spirv, "gemm_rows", 64, 8, 512), workload.SPIRV(spirv, "gemm_small", 64, 4, 256))
 
-// Kernel computes rows of C; its arguments are rows of A, B, rows of C, its
+// productKernel computes rows of C; its arguments are rows of A, B, rows of C, its
 // parameters graph.MatMul with the rows.
-var Kernel = kind.Rows
+var productKernel = kind.Rows
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return kind.Funcs() }
@@ -42,22 +42,23 @@ func (c Config) Validate() error {
 // whole panels.
 func (c Config) Bytes() float64 { return product.Config(c).Bytes() }
 
-// Job is one product C = A·B, of class R. Rows of C are dealt out; B is read by all.
-type Job struct{ workload.Product }
+// job is one product C = A·B, of class R. Rows of C are dealt out; B is read by all.
+type job struct{ workload.Product }
 
 // New makes the operands: uniform in (-1, 1), by logical index, so they do not
 // depend on who computes.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	j, err := kind.New(product.Config(c))
 	if err != nil {
 		return nil, err
 	}
-	return &Job{j}, nil
+	return &job{j}, nil
 }
 
 // check multiplies with random vectors in float64 (Freivalds).
 func check(p product.Numbers) ([]workload.Miss, error) {
-	above, err := Check(p.C, p.A, p.B, p.M, p.K, p.N, p.Seed)
+	above, err := checkProduct(p.C, p.A, p.B, p.M, p.K, p.N, p.Seed)
 	return []workload.Miss{
 		{What: fmt.Sprintf("one element off by more than %.2g", above), Chance: 0},
 		{What: "a row or tile with several such elements", Chance: math.Ldexp(1, -rounds)},

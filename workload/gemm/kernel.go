@@ -1,6 +1,5 @@
 // Package gemm multiplies dense float32 matrices: C = A·B, all row-major. [Mul] multiplies
-// a caller's matrices on the devices of a runtime. [Rows] computes a share of the rows on a
-// CPU core; what a share costs is said by [Ops] and [Bytes].
+// a caller's matrices on the devices of a runtime.
 //
 // Its results are of class R: rows are bitwise the same however they are dealt
 // out, because every element is one chain of additions in rising order of the
@@ -21,24 +20,24 @@ import (
 // to each in turn.
 var kernel = panel.SumProduct()[0]
 
-// Scratch is the number of floats of scratch memory that [Rows] needs.
-const Scratch = panel.Scratch
+// scratchFloats is the number of floats of scratch memory that [computeRows] needs.
+const scratchFloats = panel.Scratch
 
-// Rows sets rows lo to hi of C, m × n, to those of A·B, where A is m × k and B
+// computeRows sets rows lo to hi of C, m × n, to those of A·B, where A is m × k and B
 // is k × n. Rows are counted from the beginning of c and a, which need not reach
-// beyond row hi. The slices must not overlap; scratch has at least [Scratch]
+// beyond row hi. The slices must not overlap; scratch has at least [scratchFloats]
 // floats with any contents. Rows panics when a slice is too short.
 //
 // It runs on the calling goroutine, allocates nothing, and returns to Go every
 // few microseconds, so it does not hold up the garbage collector. Calls may run
 // at the same time with different scratch and rows. Each call packs all of b, so
 // ranges should have a hundred rows or more.
-func Rows(c, a, b []float32, k, n, lo, hi int, scratch []float32) {
+func computeRows(c, a, b []float32, k, n, lo, hi int, scratch []float32) {
 	kernel.Rows(c, a, b, k, n, lo, hi, scratch)
 }
 
-// Ops returns the floating-point operations of an m × k by k × n product.
-func Ops(m, k, n int) float64 { return product.Ops(m, k, n) }
+// ops returns the floating-point operations of an m × k by k × n product.
+func ops(m, k, n int) float64 { return product.Ops(m, k, n) }
 
-// Bytes returns the bytes that product has to read and write at least.
-func Bytes(m, k, n int) float64 { return product.Bytes(m, k, n) }
+// traffic returns the bytes that product has to read and write at least.
+func traffic(m, k, n int) float64 { return product.Bytes(m, k, n) }

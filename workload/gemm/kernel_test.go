@@ -45,7 +45,7 @@ func TestRowsIntegers(t *testing.T) {
 				}
 			}
 			c := make([]float32, m*n)
-			Rows(c, a, b, k, n, 0, m, make([]float32, Scratch))
+			computeRows(c, a, b, k, n, 0, m, make([]float32, scratchFloats))
 			for i := range m {
 				for j := range n {
 					want := 0
@@ -72,8 +72,8 @@ func TestRowsReference(t *testing.T) {
 			r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 			a, b := random(r, m*k), random(r, k*n)
 			c, exact := make([]float32, m*n), make([]float64, m*n)
-			Rows(c, a, b, k, n, 0, m, make([]float32, Scratch))
-			Reference(exact, a, b, k, n, 0, m)
+			computeRows(c, a, b, k, n, 0, m, make([]float32, scratchFloats))
+			reference(exact, a, b, k, n, 0, m)
 			peer := blas32.General{Rows: m, Cols: n, Stride: n, Data: make([]float32, m*n)}
 			blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, blas32.General{Rows: m, Cols: k, Stride: k, Data: a},
 				blas32.General{Rows: k, Cols: n, Stride: n, Data: b}, 0, peer)
@@ -94,19 +94,19 @@ func TestRowsReference(t *testing.T) {
 	})
 }
 
-// Rows dealt out in any way have the bits of one call for all of them.
+// computeRows dealt out in any way have the bits of one call for all of them.
 func TestRowsClassR(t *testing.T) {
 	paths(t, func(t *testing.T) {
 		const m, k, n = 101, 530, 77
 		r := rand.New(rand.NewPCG(3, 4))
 		a, b := random(r, m*k), random(r, k*n)
-		scratch := make([]float32, Scratch)
+		scratch := make([]float32, scratchFloats)
 		whole, parts := make([]float32, m*n), make([]float32, m*n)
-		Rows(whole, a, b, k, n, 0, m, scratch)
+		computeRows(whole, a, b, k, n, 0, m, scratch)
 		for devices := 2; devices <= m; devices += 7 {
 			clear(parts)
 			for d := range devices {
-				Rows(parts, a, b, k, n, d*m/devices, (d+1)*m/devices, scratch)
+				computeRows(parts, a, b, k, n, d*m/devices, (d+1)*m/devices, scratch)
 			}
 			for i := range whole {
 				if math.Float32bits(whole[i]) != math.Float32bits(parts[i]) {
@@ -120,8 +120,8 @@ func TestRowsClassR(t *testing.T) {
 func TestRowsAllocates(t *testing.T) {
 	paths(t, func(t *testing.T) {
 		a, b, c := square(40)
-		scratch := make([]float32, Scratch)
-		if n := testing.AllocsPerRun(10, func() { Rows(c, a, b, 40, 40, 0, 40, scratch) }); n != 0 {
+		scratch := make([]float32, scratchFloats)
+		if n := testing.AllocsPerRun(10, func() { computeRows(c, a, b, 40, 40, 0, 40, scratch) }); n != 0 {
 			t.Errorf("%v allocations a call", n)
 		}
 	})
@@ -133,9 +133,9 @@ func TestCheck(t *testing.T) {
 	const m, k, n = 61, 200, 97
 	r := rand.New(rand.NewPCG(5, 6))
 	a, b, c := random(r, m*k), random(r, k*n), make([]float32, m*n)
-	Rows(c, a, b, k, n, 0, m, make([]float32, Scratch))
+	computeRows(c, a, b, k, n, 0, m, make([]float32, scratchFloats))
 	for seed := range uint64(50) {
-		if _, err := Check(c, a, b, m, k, n, seed); err != nil {
+		if _, err := checkProduct(c, a, b, m, k, n, seed); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
@@ -159,17 +159,17 @@ func TestCheck(t *testing.T) {
 	for name, hurt := range damage {
 		bad := append([]float32(nil), c...)
 		hurt(bad)
-		if _, err := Check(bad, a, b, m, k, n, 1); !errors.Is(err, ErrWrong) {
+		if _, err := checkProduct(bad, a, b, m, k, n, 1); !errors.Is(err, errWrong) {
 			t.Errorf("%s: %v, want ErrWrong", name, err)
 		}
 	}
 }
 
 func TestCost(t *testing.T) {
-	if got := Ops(2, 3, 5); got != 60 {
+	if got := ops(2, 3, 5); got != 60 {
 		t.Errorf("Ops = %v", got)
 	}
-	if got := Bytes(2, 3, 5); got != 4*(6+15+10) {
+	if got := traffic(2, 3, 5); got != 4*(6+15+10) {
 		t.Errorf("Bytes = %v", got)
 	}
 }
@@ -178,9 +178,9 @@ func ExampleRows() {
 	a := []float32{1, 2, 3, 4} // 2 × 2
 	b := []float32{5, 6, 7, 8}
 	c := make([]float32, 4)
-	scratch := make([]float32, Scratch)
-	Rows(c, a, b, 2, 2, 0, 1, scratch) // one device
-	Rows(c, a, b, 2, 2, 1, 2, scratch) // another
+	scratch := make([]float32, scratchFloats)
+	computeRows(c, a, b, 2, 2, 0, 1, scratch) // one device
+	computeRows(c, a, b, 2, 2, 1, 2, scratch) // another
 	fmt.Println(c)
 	// Output: [19 22 43 50]
 }

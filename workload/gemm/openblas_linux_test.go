@@ -62,17 +62,17 @@ func BenchmarkOpenBLAS(b *testing.B) {
 		b.Log("libopenblas.so.0 is not installed: no ratio")
 	}
 	x, y, c := square(n)
-	scratch := make([]float32, Scratch)
+	scratch := make([]float32, scratchFloats)
 	var own, theirs []time.Duration
 	for b.Loop() {
 		t0 := time.Now()
-		Rows(c, x, y, n, n, 0, n, scratch)
+		computeRows(c, x, y, n, n, 0, n, scratch)
 		own = append(own, time.Since(t0))
 		if !found {
 			continue
 		}
 		if len(own) == 1 {
-			if _, err := Check(c, x, y, n, n, n, 1); err != nil {
+			if _, err := checkProduct(c, x, y, n, n, n, 1); err != nil {
 				b.Fatal(err)
 			}
 			clear(c)
@@ -82,13 +82,13 @@ func BenchmarkOpenBLAS(b *testing.B) {
 		peer.sgemm(rowMajor, asIs, asIs, n, n, n, 1, &x[0], n, &y[0], n, 0, &c[0], n)
 		theirs = append(theirs, time.Since(t0))
 		if len(own) == 1 {
-			if _, err := Check(c, x, y, n, n, n, 1); err != nil {
+			if _, err := checkProduct(c, x, y, n, n, n, 1); err != nil {
 				b.Fatal("OpenBLAS: ", err)
 			}
 		}
 	}
 	slices.Sort(own)
-	rate := func(d time.Duration) float64 { return Ops(n, n, n) / float64(d.Nanoseconds()) }
+	rate := func(d time.Duration) float64 { return ops(n, n, n) / float64(d.Nanoseconds()) }
 	b.ReportMetric(rate(own[0]), "best-GFLOP/s")
 	if found {
 		slices.Sort(theirs)

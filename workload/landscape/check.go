@@ -9,9 +9,9 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrWrong is returned by [Job.Check] for energies that differ from those of the turned
+// errWrong is returned by [job.Check] for energies that differ from those of the turned
 // structures.
-var ErrWrong = errors.New("not the landscape")
+var errWrong = errors.New("not the landscape")
 
 // Check computes as many entries again as have checkPairs pairs of beads in all, which
 // takes about five seconds of a core's time, but at least checkEntries. Up to 200 residues
@@ -56,18 +56,18 @@ func (s picked) angle(row, k int, places philox.Source) int {
 // potential of the turned structure: of chains of up to 200 residues all, of longer ones
 // some of every row, and of very long ones some of all. An energy may be off by what
 // rounding does to distances that are differences of large numbers, and to the sums.
-func (j *Job) Check() error {
+func (j *job) Check() error {
 	n := j.model.Beads()
-	count := RowCount(n)
+	count := rowCount(n)
 	places := philox.Source{}
-	s := sampleOf(count, float64(CostBefore(n, count))/float64(count))
+	s := sampleOf(count, float64(costBefore(n, count))/float64(count))
 	j.sampled = s
 	for i := range count {
 		if got := j.energies[i*Angles]; !(math.Abs(got-j.energy) <= 1e-9*(100+math.Abs(j.energy))) {
-			return fmt.Errorf("landscape: row %d begins with %v, not with the native energy %v: %w", i, got, j.energy, ErrWrong)
+			return fmt.Errorf("landscape: row %d begins with %v, not with the native energy %v: %w", i, got, j.energy, errWrong)
 		}
 	}
-	// Rows in the middle cost most: in parts of one row, all cores have something to do.
+	// computeRows in the middle cost most: in parts of one row, all cores have something to do.
 	return workload.Sweep(s.rows*s.each, func(lo, hi int) error {
 		r := axis{model: j.model, row: -1}
 		for at := lo; at < hi; at++ {
@@ -78,7 +78,7 @@ func (j *Job) Check() error {
 			k := s.angle(i, at%s.each, places)
 			want, within := r.energy(j.energy, 2*math.Pi*float64(k)/Angles)
 			if got := j.energies[i*Angles+k]; !(math.Abs(got-want) <= within) {
-				return fmt.Errorf("landscape: row %d, angle %d: energy %v, by the turned structure %v ± %.2g: %w", i, k, got, want, within, ErrWrong)
+				return fmt.Errorf("landscape: row %d, angle %d: energy %v, by the turned structure %v ± %.2g: %w", i, k, got, want, within, errWrong)
 			}
 		}
 		return nil
@@ -86,7 +86,7 @@ func (j *Job) Check() error {
 }
 
 // Misses lists errors that Check may not see.
-func (j *Job) Misses() []workload.Miss {
+func (j *job) Misses() []workload.Miss {
 	s := j.sampled
 	rows := float64(s.rows) / float64(s.of)
 	out := []workload.Miss{

@@ -18,8 +18,8 @@ func TestSample(t *testing.T) {
 		{46, picked{44, 1000, 44}}, {200, picked{198, 1000, 198}}, {500, picked{498, 75, 498}},
 		{1200, picked{1198, 5, 1198}}, {1400, picked{1398, 3, 1398}}, {2000, picked{1998, 1, 1998}}, {5000, picked{386, 1, 4998}}, {20000, picked{24, 1, 19998}},
 	} {
-		rows := RowCount(c.beads)
-		s := sampleOf(rows, float64(CostBefore(c.beads, rows))/float64(rows))
+		rows := rowCount(c.beads)
+		s := sampleOf(rows, float64(costBefore(c.beads, rows))/float64(rows))
 		if s != c.want {
 			t.Errorf("%d residues: %+v, want %+v", c.beads, s, c.want)
 		}
@@ -50,7 +50,7 @@ func TestAxisEnergy(t *testing.T) {
 	for _, m := range []*Model{crambin(t), coil(t, 60)} {
 		native := m.Energy(m.Native)
 		r := axis{model: m}
-		for i := range RowCount(m.Beads()) {
+		for i := range rowCount(m.Beads()) {
 			r.set(i)
 			for _, by := range []float64{0, 0.01, 1, 3, 6} {
 				want := m.Energy(m.Turned(i, by))
@@ -76,12 +76,12 @@ func TestCheckFarFromOrigin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		energy, turns, row := m.Energy(native), Turns(), make([]float64, Angles)
+		energy, turns, row := m.Energy(native), turnTable(), make([]float64, Angles)
 		r := axis{model: m}
-		rows := RowCount(m.Beads())
+		rows := rowCount(m.Beads())
 		for i := rows - 12; i < rows; i++ {
 			r.set(i)
-			Row(row, native, turns, energy, i)
+			computeRow(row, native, turns, energy, i)
 			for k := 0; k < Angles; k += 3 {
 				got := row[k]
 				want, within := r.energy(energy, 2*math.Pi*float64(k)/Angles)

@@ -12,7 +12,7 @@
 // beads i and i+1, in [Angles] steps. Each entry is added up by one device in one
 // order, so any cut into rows, or into parts of them, gives the same bits on the
 // same kernel: class R, and the kernels of this package agree with each other on
-// amd64. What a row costs is not uniform (see [Cost]): [Cut] weighs it.
+// amd64. What a row costs is not uniform, and rows are dealt out by it.
 //
 // The kernels run on the calling goroutine, allocate nothing, and keep to Go
 // code that can be preempted, or to assembly that returns within microseconds.

@@ -79,8 +79,8 @@ func short(n int, name string) error {
 	return nil
 }
 
-// Job is one landscape. Its rows, or parts of them, are dealt out by cost.
-type Job struct {
+// job is one landscape. Its rows, or parts of them, are dealt out by cost.
+type job struct {
 	workload.Declared
 	name     string
 	parts    int // of a row, each of which is a piece of the work
@@ -92,7 +92,8 @@ type Job struct {
 }
 
 // New reads or makes the structure.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -135,16 +136,16 @@ func helix(n int) []float64 {
 	return xyz
 }
 
-// Kernel computes rows; its arguments are the native structure, the turns and
+// rowKernel computes rows; its arguments are the native structure, the turns and
 // rows of energies; its grid is the rows and angles. Rows of more than shaderPairs
 // pairs are computed by longKernel: the same, except that a shader adds up shaderPairs
 // pairs, from params.fromPair on, and finishKernel makes energies of the sums.
-var Kernel = workload.With(graph.GoKernel("landscape.rows", 1, graph.All),
+var rowKernel = workload.With(graph.GoKernel("landscape.rows", 1, graph.All),
 	workload.PTX(ptx, "landscape_rows", 256, 1, 250), workload.SPIRV(spirv, "landscape_rows", 128, 1, 125))
 
 var (
 	part         = workload.SPIRV(spirv, "landscape_part", 128, 1, 125)
-	longKernel   = &graph.Kernel{Name: "landscape.long", Impls: append(Kernel.Impls[:2:2], part)}
+	longKernel   = &graph.Kernel{Name: "landscape.long", Impls: append(rowKernel.Impls[:2:2], part)}
 	moreKernel   = workload.Only("landscape.more", part)
 	finishKernel = workload.Only("landscape.finish", workload.SPIRV(spirv, "landscape_finish", 128, 1, graph.All))
 )
@@ -167,7 +168,7 @@ func Funcs() map[string]weft.Func {
 	return signature.Funcs(kernels)
 }
 
-var kernels = []signature.Kernel{pieces(Kernel.Name, 1), pieces(partsKernel.Name, hostedParts)}
+var kernels = []signature.Kernel{pieces(rowKernel.Name, 1), pieces(partsKernel.Name, hostedParts)}
 
 // params are the parameters of all kernels.
 type params struct {
@@ -189,10 +190,10 @@ func pieces(name string, parts int) signature.Kernel {
 		Name: name, Does: does, Grid: fmt.Sprintf("rows, %d", Angles), Per: []uint32{1, graph.All},
 		Args: []signature.Arg{signature.In("beads", graph.F8), signature.In("turns", graph.F8), signature.Out("energies", graph.F8)},
 	}, func(_ *weft.Call, p params) (n signature.Need, err error) {
-		if err := signature.Positive([]string{"beads less 2", "rows"}, RowCount(p.beads), p.rows); err != nil {
+		if err := signature.Positive([]string{"beads less 2", "rows"}, rowCount(p.beads), p.rows); err != nil {
 			return n, err
 		}
-		if all := RowCount(p.beads) * parts; p.first+p.rows > all {
+		if all := rowCount(p.beads) * parts; p.first+p.rows > all {
 			return n, fmt.Errorf("rows %d to %d of %d", p.first, p.first+p.rows-1, all)
 		}
 		n.Items = int64((p.first+p.rows-1)/parts - p.first/parts + 1)
@@ -210,7 +211,7 @@ func pieces(name string, parts int) signature.Kernel {
 }
 
 // Hosted is the job in its form for CPUs alone, whose items are parts of rows.
-func (j *Job) Hosted() workload.Job {
+func (j *job) Hosted() workload.Job {
 	hosted := *j
 	hosted.parts = hostedParts
 	return hosted.declare()
@@ -220,29 +221,29 @@ func (j *Job) Hosted() workload.Job {
 // overhead of a task near 2 %.
 const taskPairs = 128
 
-func (j *Job) extent() int64 { return int64(RowCount(j.model.Beads()) * j.parts) }
+func (j *job) extent() int64 { return int64(rowCount(j.model.Beads()) * j.parts) }
 
 // costBefore returns what the items before one cost: the pairs of each at its
 // angles, in units of the angles of a piece.
-func (j *Job) costBefore(piece int64) int64 {
+func (j *job) costBefore(piece int64) int64 {
 	n, parts := j.model.Beads(), int64(j.parts)
 	row := int(piece / parts)
-	return parts*CostBefore(n, row) + piece%parts*Cost(n, row)
+	return parts*costBefore(n, row) + piece%parts*costOf(n, row)
 }
 
 // offset returns where a piece begins in the bytes of the energies.
-func (j *Job) offset(piece int64) int64 { return 8 * piece * int64(Angles/j.parts) }
+func (j *job) offset(piece int64) int64 { return 8 * piece * int64(Angles/j.parts) }
 
 // declare says what the job is: rows or their parts, of which those in the middle of the chain cost most. Rows do not
 // depend on how they are dealt out. For short chains a task is worth no less than all parts of a row.
-func (j *Job) declare() *Job {
+func (j *job) declare() *job {
 	of, n := "rows", j.model.Beads()
 	if j.parts > 1 {
 		of = "parts"
 	}
 	j.Declared = workload.Declare(workload.Declaration{
 		Name: fmt.Sprintf("landscape %s, %d residues", j.name, n), Class: workload.RowExact, Of: of, Extent: j.extent(),
-		Grain: min(1+taskPairs/Cost(n, n/2-2), int64(j.parts)), // by the row in the middle
+		Grain: min(1+taskPairs/costOf(n, n/2-2), int64(j.parts)), // by the row in the middle
 		Ports: []workload.Port{
 			workload.All("native", j.model.Native), workload.All("turns", j.turns), workload.Out("energies", j.energies, Angles/j.parts),
 		},
@@ -253,7 +254,7 @@ func (j *Job) declare() *Job {
 }
 
 // task completes the task of a range.
-func (j *Job) task(t *graph.Task, lo, hi int64) {
+func (j *job) task(t *graph.Task, lo, hi int64) {
 	n, parts := j.model.Beads(), int64(j.parts)
 	rows := (hi+parts-1)/parts - lo/parts
 	step := func(k *graph.Kernel, from int) graph.Step {
@@ -264,7 +265,7 @@ func (j *Job) task(t *graph.Task, lo, hi int64) {
 		Bytes: float64(8*int64(len(j.model.Native)) + j.offset(hi) - j.offset(lo)),
 		Unit:  graph.FP64,
 	}
-	t.Steps = []graph.Step{step(Kernel, 0)}
+	t.Steps = []graph.Step{step(rowKernel, 0)}
 	if parts > 1 {
 		t.Steps[0].Kernel = partsKernel
 	} else if most := n * n / 4; most > shaderPairs { // of the row in the middle
@@ -278,14 +279,14 @@ func (j *Job) task(t *graph.Task, lo, hi int64) {
 
 // Result is the landscape after a run: the energy at [i*Angles+k] is that after
 // turning the beads behind i+1 by k of Angles steps.
-func (j *Job) Result() []float64 { return j.energies }
+func (j *job) Result() []float64 { return j.energies }
 
 // Native is the energy of the native structure.
-func (j *Job) Native() float64 { return j.energy }
+func (j *job) Native() float64 { return j.energy }
 
 // Summary is the native energy and how many turned structures still hold
 // together: their contacts outweigh their clashes.
-func (j *Job) Summary() string {
+func (j *job) Summary() string {
 	bound := 0
 	for _, e := range j.energies {
 		if e < 0 {
@@ -296,7 +297,7 @@ func (j *Job) Summary() string {
 }
 
 // Rate is pairs of beads a second, each at one angle.
-func (j *Job) Rate(d time.Duration) string {
+func (j *job) Rate(d time.Duration) string {
 	n := j.model.Beads()
-	return fmt.Sprintf("%.1f Mpair/s", Angles*float64(CostBefore(n, RowCount(n)))/d.Seconds()/1e6)
+	return fmt.Sprintf("%.1f Mpair/s", Angles*float64(costBefore(n, rowCount(n)))/d.Seconds()/1e6)
 }

@@ -12,9 +12,9 @@ const Angles = 1000
 // lanes is a multiple of the angles that any kernel adds a pair to at once.
 const lanes = 8
 
-// Turns returns the table that [Rows] needs: the cosines of all rotations, then
+// turnTable returns the table that [computeRows] needs: the cosines of all rotations, then
 // their sines.
-func Turns() []float64 {
+func turnTable() []float64 {
 	turns := make([]float64, 2*Angles)
 	for k := range Angles {
 		turns[Angles+k], turns[k] = math.Sincos(2 * math.Pi * float64(k) / Angles)
@@ -22,27 +22,27 @@ func Turns() []float64 {
 	return turns
 }
 
-// RowCount returns the number of rows of the landscape of n beads: the last
+// rowCount returns the number of rows of the landscape of n beads: the last
 // axis has one bead behind it.
-func RowCount(n int) int { return n - 2 }
+func rowCount(n int) int { return n - 2 }
 
-// Rows computes the rows lo to hi-1 of the landscape of a native structure into
-// the same rows of dst, with [Row].
-func Rows(dst, native, turns []float64, energy float64, lo, hi int) {
+// computeRows computes the rows lo to hi-1 of the landscape of a native structure into
+// the same rows of dst, with [computeRow].
+func computeRows(dst, native, turns []float64, energy float64, lo, hi int) {
 	for i := lo; i < hi; i++ {
-		Row(dst[i*Angles:(i+1)*Angles], native, turns, energy, i)
+		computeRow(dst[i*Angles:(i+1)*Angles], native, turns, energy, i)
 	}
 }
 
-// Row computes row i of the landscape of a native structure: row[k] is the energy
+// computeRow computes row i of the landscape of a native structure: row[k] is the energy
 // after turning the beads behind i+1 by k steps about the axis from bead i to bead
-// i+1. turns is the result of [Turns] and energy the energy of the native
+// i+1. turns is the result of [turnTable] and energy the energy of the native
 // structure.
-func Row(row, native, turns []float64, energy float64, i int) {
+func computeRow(row, native, turns []float64, energy float64, i int) {
 	rowPart(row[:Angles], native, turns, energy, i, 0)
 }
 
-// rowPart computes a part of row i, with the bits that [Row] gives it: part[k] is
+// rowPart computes a part of row i, with the bits that [computeRow] gives it: part[k] is
 // the energy after from+k steps. Its length is a multiple of lanes.
 //
 // Only pairs of a bead up to i+1 and a bead behind it change their distance,
@@ -131,35 +131,35 @@ func (p *pair) add(row, cos, sin []float64) {
 	}
 }
 
-// Cost returns the number of pairs whose distance changes in row i of the
+// costOf returns the number of pairs whose distance changes in row i of the
 // landscape of n beads, to which the time for the row is proportional.
-func Cost(n, i int) int64 { return int64(i+2) * int64(n-i-2) }
+func costOf(n, i int) int64 { return int64(i+2) * int64(n-i-2) }
 
-// CostBefore returns the cost of all rows before row i.
-func CostBefore(n, i int) int64 {
+// costBefore returns the cost of all rows before row i.
+func costBefore(n, i int) int64 {
 	// The sum of t(n-t) for t from 2 to i+1.
 	t := int64(i + 1)
 	return int64(n)*(t*(t+1)/2-1) - (t*(t+1)*(2*t+1)/6 - 1)
 }
 
-// Cut divides the rows of n beads into a range for each share such that the
+// cutRows divides the rows of n beads into a range for each share such that the
 // costs of the ranges are to each other as the shares, as nearly as whole rows
 // allow. It returns the row where each range begins, with the number of rows at
 // the end. Shares are not negative and not all zero.
-func Cut(n int, shares []float64) []int {
+func cutRows(n int, shares []float64) []int {
 	var total, before float64
 	for _, s := range shares {
 		total += s
 	}
-	rows := RowCount(n)
-	all := float64(CostBefore(n, rows))
+	rows := rowCount(n)
+	all := float64(costBefore(n, rows))
 	begin := make([]int, len(shares)+1)
 	for p, s := range shares {
 		before += s
 		want := all * (before / total)
 		row := begin[p]
 		// One more row as long as that comes nearer.
-		for row < rows && float64(CostBefore(n, row)+CostBefore(n, row+1)) < 2*want {
+		for row < rows && float64(costBefore(n, row)+costBefore(n, row+1)) < 2*want {
 			row++
 		}
 		begin[p+1] = row

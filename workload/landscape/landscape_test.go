@@ -50,8 +50,8 @@ func coil(t testing.TB, n int) *Model {
 
 // sample computes the whole landscape in one range.
 func sample(m *Model) []float64 {
-	dst := make([]float64, RowCount(m.Beads())*Angles)
-	Rows(dst, m.Native, Turns(), m.Energy(m.Native), 0, RowCount(m.Beads()))
+	dst := make([]float64, rowCount(m.Beads())*Angles)
+	computeRows(dst, m.Native, turnTable(), m.Energy(m.Native), 0, rowCount(m.Beads()))
 	return dst
 }
 
@@ -114,7 +114,7 @@ func TestEnergyIsInvariant(t *testing.T) {
 // the angle.
 func TestTurned(t *testing.T) {
 	m := crambin(t)
-	for i := range RowCount(m.Beads()) {
+	for i := range rowCount(m.Beads()) {
 		x := m.Turned(i, 0.7)
 		for j := range m.Beads() - 3 {
 			want := 0.0
@@ -170,16 +170,16 @@ func TestKernelsAgree(t *testing.T) {
 func TestCutsDoNotChangeResult(t *testing.T) {
 	m := crambin(t)
 	want := sample(m)
-	energy, turns := m.Energy(m.Native), Turns()
+	energy, turns := m.Energy(m.Native), turnTable()
 	for parts := 1; parts <= 8; parts++ {
 		shares := make([]float64, parts)
 		for p := range shares {
 			shares[p] = float64(1 + p%3)
 		}
-		begin := Cut(m.Beads(), shares)
+		begin := cutRows(m.Beads(), shares)
 		got := make([]float64, len(want))
 		for p := parts - 1; p >= 0; p-- {
-			Rows(got, m.Native, turns, energy, begin[p], begin[p+1])
+			computeRows(got, m.Native, turns, energy, begin[p], begin[p+1])
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%d parts: the result differs", parts)
@@ -190,13 +190,13 @@ func TestCutsDoNotChangeResult(t *testing.T) {
 func TestCostBefore(t *testing.T) {
 	for _, n := range []int{3, 4, 5, 46, 301} {
 		var sum int64
-		for i := range RowCount(n) {
-			if got := CostBefore(n, i); got != sum {
+		for i := range rowCount(n) {
+			if got := costBefore(n, i); got != sum {
 				t.Fatalf("%d beads: rows before %d cost %d, want %d", n, i, got, sum)
 			}
-			sum += Cost(n, i)
+			sum += costOf(n, i)
 		}
-		if got := CostBefore(n, RowCount(n)); got != sum {
+		if got := costBefore(n, rowCount(n)); got != sum {
 			t.Errorf("%d beads: all rows cost %d, want %d", n, got, sum)
 		}
 	}
@@ -206,9 +206,9 @@ func TestCostBefore(t *testing.T) {
 func efficiency(n int, begin []int) float64 {
 	var most int64
 	for p := range len(begin) - 1 {
-		most = max(most, CostBefore(n, begin[p+1])-CostBefore(n, begin[p]))
+		most = max(most, costBefore(n, begin[p+1])-costBefore(n, begin[p]))
 	}
-	return float64(CostBefore(n, RowCount(n))) / float64(most) / float64(len(begin)-1)
+	return float64(costBefore(n, rowCount(n))) / float64(most) / float64(len(begin)-1)
 }
 
 // Equal ranges of rows waste a third of the devices; ranges of equal cost waste
@@ -223,12 +223,12 @@ func TestCutBalancesCost(t *testing.T) {
 		shares := make([]float64, c.parts)
 		for p := range shares {
 			shares[p] = 1
-			equal[p+1] = RowCount(n) * (p + 1) / c.parts
+			equal[p+1] = rowCount(n) * (p + 1) / c.parts
 		}
 		if got := efficiency(n, equal); math.Abs(got-c.equal) > 5e-4 {
 			t.Errorf("%d equal ranges: efficiency %.4f, want %.3f", c.parts, got, c.equal)
 		}
-		if got := efficiency(n, Cut(n, shares)); got < 0.998 {
+		if got := efficiency(n, cutRows(n, shares)); got < 0.998 {
 			t.Errorf("%d weighted ranges: efficiency %.4f", c.parts, got)
 		}
 	}
@@ -237,8 +237,8 @@ func TestCutBalancesCost(t *testing.T) {
 func TestCutCovers(t *testing.T) {
 	for _, n := range []int{3, 4, 5, 10, 46} {
 		for _, shares := range [][]float64{{1}, {0, 1}, {1, 0}, {1, 2, 3}, {95, 80}, {1, 1, 1, 1, 1, 1, 1, 1}} {
-			begin := Cut(n, shares)
-			if begin[0] != 0 || begin[len(shares)] != RowCount(n) || !slices.IsSorted(begin) {
+			begin := cutRows(n, shares)
+			if begin[0] != 0 || begin[len(shares)] != rowCount(n) || !slices.IsSorted(begin) {
 				t.Errorf("%d beads by %v: %v", n, shares, begin)
 			}
 		}
@@ -247,9 +247,9 @@ func TestCutCovers(t *testing.T) {
 
 func TestRowsDoNotAllocate(t *testing.T) {
 	m := crambin(t)
-	dst, turns := make([]float64, RowCount(46)*Angles), Turns()
+	dst, turns := make([]float64, rowCount(46)*Angles), turnTable()
 	if n := testing.AllocsPerRun(5, func() {
-		Rows(dst, m.Native, turns, -89, 0, 3)
+		computeRows(dst, m.Native, turns, -89, 0, 3)
 		rowPart(dst[:200], m.Native, turns, -89, 3, 400)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -260,14 +260,14 @@ func TestRowsDoNotAllocate(t *testing.T) {
 func BenchmarkRows(b *testing.B) {
 	m := crambin(b)
 	n := m.Beads()
-	dst, turns, energy := make([]float64, RowCount(n)*Angles), Turns(), m.Energy(m.Native)
+	dst, turns, energy := make([]float64, rowCount(n)*Angles), turnTable(), m.Energy(m.Native)
 	defer func() { use = simd.Best }()
 	for _, use = range simd.Sets() {
 		b.Run(fmt.Sprintf("kernel=%v", use), func(b *testing.B) {
 			for range b.N {
-				Rows(dst, m.Native, turns, energy, 0, RowCount(n))
+				computeRows(dst, m.Native, turns, energy, 0, rowCount(n))
 			}
-			pairs := Angles * float64(CostBefore(n, RowCount(n))) * float64(b.N)
+			pairs := Angles * float64(costBefore(n, rowCount(n))) * float64(b.N)
 			b.ReportMetric(pairs/b.Elapsed().Seconds()/1e6, "Mpair/s")
 		})
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 func TestLargest(t *testing.T) {
-	j := workloadtest.New[*Job](t)(New(Config{Residues: MaxResidues}))
+	j := workloadtest.New[*job](t)(New(Config{Residues: MaxResidues}))
 	workloadtest.Largest(t, j)
 	workloadtest.Largest(t, j.Hosted())
 }

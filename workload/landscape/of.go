@@ -11,7 +11,7 @@ import (
 // runtime that was opened with [Funcs] among its kernels. The structure is x, y and z of
 // each bead in angstrom, as [protein.Structure] has them. The energy at [i*Angles+k] of
 // the result is that after turning the beads behind i+1 by k of [Angles] steps; there are
-// [RowCount] rows. Coordinates that are no chain, or not finite, are an error that wraps
+// as many rows as beads less two. Coordinates that are no chain, or not finite, are an error that wraps
 // [protein.ErrStructure], and more than 20,000 beads one that wraps [ErrConfig].
 func Of(ctx context.Context, rt *weft.Runtime, native []float64) ([]float64, error) {
 	j, err := newJob(native, "of a caller's structure")
@@ -25,7 +25,7 @@ func Of(ctx context.Context, rt *weft.Runtime, native []float64) ([]float64, err
 }
 
 // newJob makes the job of a structure with a name.
-func newJob(native []float64, name string) (*Job, error) {
+func newJob(native []float64, name string) (*job, error) {
 	if err := short(len(native)/3, name); err != nil {
 		return nil, err
 	}
@@ -33,9 +33,9 @@ func newJob(native []float64, name string) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{
-		name: name, parts: 1, model: model, energy: model.Energy(native), turns: Turns(),
-		energies: make([]float64, RowCount(model.Beads())*Angles),
+	j := &job{
+		name: name, parts: 1, model: model, energy: model.Energy(native), turns: turnTable(),
+		energies: make([]float64, rowCount(model.Beads())*Angles),
 	}
 	return j.declare(), nil
 }

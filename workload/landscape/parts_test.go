@@ -30,7 +30,7 @@ func sameBits(a, b []float64) bool {
 // A part of a row has the bits that the whole row has there, wherever it begins and
 // ends.
 func TestPartsEqualRows(t *testing.T) {
-	turns, models := Turns(), chains(t)
+	turns, models := turnTable(), chains(t)
 	if testing.Short() { // longer chains differ in how long they take
 		models = models[:2]
 	}
@@ -44,7 +44,7 @@ func TestPartsEqualRows(t *testing.T) {
 					t.Errorf("%d beads, row %d: angles %d to %d differ from those of the whole row", m.Beads(), i, from, to)
 				}
 			}
-			rows := RowCount(m.Beads())
+			rows := rowCount(m.Beads())
 			for _, i := range []int{0, 1, rows / 2, rows - 1} {
 				for lo := range hostedParts {
 					for hi := lo + 1; hi <= hostedParts; hi++ {
@@ -67,8 +67,8 @@ func TestPiecesOfTasks(t *testing.T) {
 	funcs := Funcs()
 	for _, m := range chains(t) {
 		want := sample(m)
-		rows := (&Job{model: m, parts: 1, energy: m.Energy(m.Native), turns: Turns(), energies: make([]float64, len(want))}).declare()
-		for _, j := range []*Job{rows, rows.Hosted().(*Job)} {
+		rows := (&job{model: m, parts: 1, energy: m.Energy(m.Native), turns: turnTable(), energies: make([]float64, len(want))}).declare()
+		for _, j := range []*job{rows, rows.Hosted().(*job)} {
 			check := func(lo, hi int64, cut float64) {
 				step := j.Task(lo, hi).Steps[0]
 				got := unset(len(want))
@@ -120,8 +120,8 @@ func TestPiecesOfTasks(t *testing.T) {
 // of its parts.
 func TestPartsCost(t *testing.T) {
 	for _, n := range []int{4, 5, 46, 301} {
-		rows := (&Job{model: &Model{&protein.Model{Native: make([]float64, 3*n)}}, parts: 1}).declare()
-		parts := rows.Hosted().(*Job)
+		rows := (&job{model: &Model{&protein.Model{Native: make([]float64, 3*n)}}, parts: 1}).declare()
+		parts := rows.Hosted().(*job)
 		if got, want := parts.extent(), hostedParts*rows.extent(); got != want {
 			t.Fatalf("%d beads: %d parts, want %d", n, got, want)
 		}
@@ -133,18 +133,18 @@ func TestPartsCost(t *testing.T) {
 			if row := p / hostedParts; p%hostedParts == 0 && sum != hostedParts*rows.costBefore(row) {
 				t.Fatalf("%d beads: parts before row %d cost %d, the rows %d of %d angles each", n, row, sum, rows.costBefore(row), Angles)
 			}
-			cost := Cost(n, int(p/hostedParts))
+			cost := costOf(n, int(p/hostedParts))
 			if got := parts.Items().Cost(p, p+1); got != float64(cost) {
 				t.Fatalf("%d beads: part %d costs %v, want %d", n, p, got, cost)
 			}
 			sum += cost
 		}
-		if got := parts.Items().Cost(0, parts.extent()); got != float64(sum) || sum != hostedParts*CostBefore(n, RowCount(n)) {
-			t.Errorf("%d beads: all parts cost %v, want %d, %d times the rows' %d", n, got, sum, hostedParts, CostBefore(n, RowCount(n)))
+		if got := parts.Items().Cost(0, parts.extent()); got != float64(sum) || sum != hostedParts*costBefore(n, rowCount(n)) {
+			t.Errorf("%d beads: all parts cost %v, want %d, %d times the rows' %d", n, got, sum, hostedParts, costBefore(n, rowCount(n)))
 		}
 		for lo := range rows.extent() {
 			got, want := parts.Task(hostedParts*lo, parts.extent()).Work, rows.Task(lo, rows.extent()).Work
-			cost := CostBefore(n, RowCount(n)) - CostBefore(n, int(lo))
+			cost := costBefore(n, rowCount(n)) - costBefore(n, int(lo))
 			if got != want || want.Ops != 25*Angles*float64(cost) || want.Bytes != float64(8*(3*n+Angles*int(rows.extent()-lo))) {
 				t.Fatalf("%d beads from row %d on: work %+v in parts, %+v in rows", n, lo, got, want)
 			}
@@ -158,7 +158,7 @@ func TestGrain(t *testing.T) {
 		beads int
 		want  int64
 	}{{4, 5}, {5, 5}, {10, 5}, {20, 2}, {46, 1}, {MaxResidues, 1}} {
-		rows := (&Job{model: &Model{&protein.Model{Native: make([]float64, 3*c.beads)}}, parts: 1}).declare()
+		rows := (&job{model: &Model{&protein.Model{Native: make([]float64, 3*c.beads)}}, parts: 1}).declare()
 		if got := rows.Hosted().Items().Grain; got != c.want || rows.Items().Grain != 1 {
 			t.Errorf("%d beads: a task has at least %d parts or %d rows, want %d or one", c.beads, got, rows.Items().Grain, c.want)
 		}
@@ -169,7 +169,7 @@ func TestGrain(t *testing.T) {
 // by part: what it costs to cut rows.
 func BenchmarkParts(b *testing.B) {
 	m := crambin(b)
-	dst, turns, energy := make([]float64, RowCount(m.Beads())*Angles), Turns(), m.Energy(m.Native)
+	dst, turns, energy := make([]float64, rowCount(m.Beads())*Angles), turnTable(), m.Energy(m.Native)
 	defer func() { use = simd.Best }()
 	for _, use = range simd.Sets() {
 		for _, parts := range []int{1, hostedParts} {

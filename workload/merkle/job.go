@@ -80,9 +80,9 @@ func (c Config) Bytes() float64 {
 	return 2 * (Size*float64(c.N) + float64(len(c.Leaves)))
 }
 
-// Job is one tree. Chunks of 2^h leaves are dealt out, each is reduced to one
+// job is one tree. Chunks of 2^h leaves are dealt out, each is reduced to one
 // node, and last tasks reduce the nodes to the root.
-type Job struct {
+type job struct {
 	workload.Declared
 	mode      Mode
 	digests   int // 1 where the leaves are hashed already
@@ -106,11 +106,12 @@ const (
 const manyChunks = 256
 
 // New makes the leaves.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	j := &Job{mode: c.Mode, leaves: c.Leaves}
+	j := &job{mode: c.Mode, leaves: c.Leaves}
 	if c.Hashed {
 		j.digests = 1
 	}
@@ -121,20 +122,20 @@ func New(c Config) (*Job, error) {
 		}
 	}
 	j.n = len(j.leaves) / Size
-	h, _ := Chunks(j.n, manyChunks)
+	h, _ := chunksOf(j.n, manyChunks)
 	// A chunk taller than the tree would hash the root of Dup with itself.
-	j.h = min(max(h, minHeight), maxHeight, Height(j.n))
+	j.h = min(max(h, minHeight), maxHeight, heightOf(j.n))
 	j.chunks = (j.n + 1<<j.h - 1) >> j.h
 	return j.declare(), nil
 }
 
 var (
-	// ChunkKernel reduces chunks of leaves; its arguments are leaves and nodes,
+	// chunkKernel reduces chunks of leaves; its arguments are leaves and nodes,
 	// its grid the chunks.
-	ChunkKernel = workload.With(graph.GoKernel("merkle.chunks"), workload.PTX(ptx, "merkle_chunks", 256), workload.SPIRV(spirv, "merkle_chunks", 128))
-	// RootKernel reduces nodes; its arguments are nodes, the root and a workspace
+	chunkKernel = workload.With(graph.GoKernel("merkle.chunks"), workload.PTX(ptx, "merkle_chunks", 256), workload.SPIRV(spirv, "merkle_chunks", 128))
+	// rootKernel reduces nodes; its arguments are nodes, the root and a workspace
 	// for half of the nodes.
-	RootKernel = workload.With(graph.GoKernel("merkle.root"), workload.PTX(ptx, "merkle_root", 256), workload.SPIRV(spirv, "merkle_root", 128))
+	rootKernel = workload.With(graph.GoKernel("merkle.root"), workload.PTX(ptx, "merkle_root", 256), workload.SPIRV(spirv, "merkle_root", 128))
 )
 
 // Funcs are the Go kernels of this workload.
@@ -172,14 +173,14 @@ func treeNeed(mode, n int) error {
 	return signature.Positive([]string{"n"}, n)
 }
 
-// chunkParams are the parameters of ChunkKernel.
+// chunkParams are the parameters of chunkKernel.
 type chunkParams struct {
 	mode, height int // of the tree, and of a chunk up to 11
 	n            int // leaves
 	digests      int // 1 where they are nodes already, which are not hashed by themselves
 }
 
-// rootParams are the parameters of RootKernel.
+// rootParams are the parameters of rootKernel.
 type rootParams struct {
 	mode, n int // of the tree, and nodes
 }
@@ -197,8 +198,8 @@ func chunks(c *weft.Call, p chunkParams, lo, hi int) {
 		chunk := leaves[i<<h*Size : min((i+1)<<h*Size, len(leaves))]
 		n := len(chunk) / Size
 		if mode == RFC6962 && p.digests == 0 {
-			Leaves(*s, chunk, 0, n)
-			Reduce(mode, *s, n, h)
+			hashLeaves(*s, chunk, 0, n)
+			reduceNodes(mode, *s, n, h)
 		} else {
 			reduceInto(mode, *s, chunk, n, h)
 		}
@@ -209,7 +210,7 @@ func chunks(c *weft.Call, p chunkParams, lo, hi int) {
 // root reduces all nodes, which is one item.
 func root(c *weft.Call, p rootParams, _, _ int) {
 	nodes, work := c.Args[0], c.Args[2]
-	reduceInto(Mode(p.mode), work, nodes, p.n, Height(p.n))
+	reduceInto(Mode(p.mode), work, nodes, p.n, heightOf(p.n))
 	copy(c.Args[1], work[:Size])
 }
 
@@ -220,15 +221,15 @@ func reduceInto(mode Mode, dst, src []byte, n, h int) {
 		return
 	}
 	above := (n + 1) / 2
-	Level(mode, dst, src, n, 0, above)
-	Reduce(mode, dst, above, h-1)
+	hashLevel(mode, dst, src, n, 0, above)
+	reduceNodes(mode, dst, above, h-1)
 }
 
 // reduced returns how many nodes a range of leaves is reduced to.
-func (j *Job) reduced(lo, hi int64) int64 { return (hi - lo + 1<<j.h - 1) >> j.h }
+func (j *job) reduced(lo, hi int64) int64 { return (hi - lo + 1<<j.h - 1) >> j.h }
 
 // Feed moves the leaves: copying them to a GPU takes twice as long as hashing them there.
-func (j *Job) Feed(get func(bytes int) ([]byte, error)) (restore func(), err error) {
+func (j *job) Feed(get func(bytes int) ([]byte, error)) (restore func(), err error) {
 	mem, err := get(len(j.leaves))
 	if err != nil {
 		return nil, err
@@ -245,7 +246,7 @@ func (j *Job) Feed(get func(bytes int) ([]byte, error)) (restore func(), err err
 
 // declare says what the job is: leaves, cut between chunks. Hashes do not depend on how they are dealt out. All as one
 // task leave out the few hashes above the chunks.
-func (j *Job) declare() *Job {
+func (j *job) declare() *job {
 	nodes := workload.Between("nodes", int64(j.chunks)*Size, Size)
 	if j.nodes != nil {
 		nodes = workload.Out("nodes", j.nodes, Size)
@@ -260,7 +261,7 @@ func (j *Job) declare() *Job {
 		Task: func(t *graph.Task, lo, hi int64) {
 			n := int(hi - lo)
 			t.Steps = []graph.Step{
-				graph.Step{Kernel: ChunkKernel, Launch: graph.Grid(j.reduced(lo, hi))}.With(chunkParams{int(j.mode), j.h, n, j.digests}),
+				graph.Step{Kernel: chunkKernel, Launch: graph.Grid(j.reduced(lo, hi))}.With(chunkParams{int(j.mode), j.h, n, j.digests}),
 			}
 			t.Work = work(mode, n)
 		},
@@ -271,12 +272,12 @@ func (j *Job) declare() *Job {
 
 // work is that of hashing a tree of nodes.
 func work(mode Mode, n int) graph.Work {
-	return graph.Work{Ops: IntegerOps * Ops(mode, n), Bytes: Bytes(mode, n), Unit: graph.Int32}
+	return graph.Work{Ops: integerOps * ops(mode, n), Bytes: traffic(mode, n), Unit: graph.Int32}
 }
 
 // join adds a task for the root, and others before it if there are many chunks. The nodes are hashed in pairs already,
 // as Dup counts.
-func (j *Job) join(b *graph.Builder) {
+func (j *job) join(b *graph.Builder) {
 	nodes, top, count := graph.DataID(1), graph.DataID(2), j.chunks
 	// One block of a GPU would take long over many nodes, and so would one core.
 	for level := 1; count > manyChunks; level++ {
@@ -286,7 +287,7 @@ func (j *Job) join(b *graph.Builder) {
 		b.Add(graph.Task{
 			Name: name,
 			Steps: []graph.Step{
-				graph.Step{Kernel: ChunkKernel, Launch: graph.Grid(int64(high))}.With(chunkParams{int(j.mode), minHeight, count, 1}),
+				graph.Step{Kernel: chunkKernel, Launch: graph.Grid(int64(high))}.With(chunkParams{int(j.mode), minHeight, count, 1}),
 			},
 			Uses: []graph.Use{{Data: nodes, Access: graph.Read}, {Data: above, Access: graph.Write}},
 			Work: work(Dup, count),
@@ -295,7 +296,7 @@ func (j *Job) join(b *graph.Builder) {
 	}
 	b.Add(graph.Task{
 		Name:      "root",
-		Steps:     []graph.Step{graph.Step{Kernel: RootKernel, Launch: graph.Grid(1)}.With(rootParams{int(j.mode), count})},
+		Steps:     []graph.Step{graph.Step{Kernel: rootKernel, Launch: graph.Grid(1)}.With(rootParams{int(j.mode), count})},
 		Uses:      []graph.Use{{Data: nodes, Access: graph.Read}, {Data: top, Access: graph.Write}},
 		Work:      work(Dup, count),
 		Workspace: int64((count+1)/2) * Size,
@@ -303,14 +304,14 @@ func (j *Job) join(b *graph.Builder) {
 }
 
 // Root is the root after a run.
-func (j *Job) Root() [Size]byte { return j.root }
+func (j *job) Root() [Size]byte { return j.root }
 
 // Summary is the root in hexadecimal.
-func (j *Job) Summary() string { return "root " + hex.EncodeToString(j.root[:]) }
+func (j *job) Summary() string { return "root " + hex.EncodeToString(j.root[:]) }
 
 // Check computes the root by the definition, one hash after the other.
-func (j *Job) Check() error {
-	want := Root(j.mode, j.leaves)
+func (j *job) Check() error {
+	want := referenceRoot(j.mode, j.leaves)
 	if j.digests == 1 {
 		want = rootRFC6962(j.leaves, true)
 	}
@@ -321,11 +322,11 @@ func (j *Job) Check() error {
 }
 
 // Misses is nothing: every hash goes into the root, which is compared whole.
-func (j *Job) Misses() []workload.Miss {
+func (j *job) Misses() []workload.Miss {
 	return []workload.Miss{{What: "one wrong hash", Chance: 0}}
 }
 
 // Rate is leaves a second.
-func (j *Job) Rate(d time.Duration) string {
+func (j *job) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.2f Mleaf/s", float64(j.n)/d.Seconds()/1e6)
 }

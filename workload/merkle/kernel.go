@@ -24,10 +24,10 @@ const (
 	Dup
 )
 
-// Leaves hashes the leaves lo to hi-1 of src into the same places of dst, as
+// hashLeaves hashes the leaves lo to hi-1 of src into the same places of dst, as
 // RFC6962 asks for before the first level. In mode Dup the leaves are the
 // lowest level themselves and this is not called. dst may be src.
-func Leaves(dst, src []byte, lo, hi int) {
+func hashLeaves(dst, src []byte, lo, hi int) {
 	lo += leavesWide(dst, src, lo, hi)
 	var message [1 + Size]byte
 	for i := lo; i < hi; i++ {
@@ -37,11 +37,11 @@ func Leaves(dst, src []byte, lo, hi int) {
 	}
 }
 
-// Level computes the nodes lo to hi-1 of a level into dst from the n nodes of
+// hashLevel computes the nodes lo to hi-1 of a level into dst from the n nodes of
 // the level below in src. The level has (n+1)/2 nodes. dst may be src when the
 // nodes are computed from 0 upwards by one goroutine: no node is overwritten
 // before it was read.
-func Level(mode Mode, dst, src []byte, n, lo, hi int) {
+func hashLevel(mode Mode, dst, src []byte, n, lo, hi int) {
 	full := min(hi, n/2)
 	lo += nodesWide(mode, dst, src, lo, full)
 	if mode == Dup {
@@ -73,36 +73,36 @@ func Level(mode Mode, dst, src []byte, n, lo, hi int) {
 	copy(dst[n/2*Size:(n/2+1)*Size], last)
 }
 
-// Reduce computes the node that stands h levels above the n nodes at the
+// reduceNodes computes the node that stands h levels above the n nodes at the
 // beginning of nodes, which it overwrites, and leaves it in nodes[:Size]. n is
 // from 1 to 2^h; fewer than 2^h nodes are the end of a list that continues to
-// their left, or the whole list if h is [Height](n).
-func Reduce(mode Mode, nodes []byte, n, h int) {
+// their left, or the whole list if h is [heightOf](n).
+func reduceNodes(mode Mode, nodes []byte, n, h int) {
 	for range h {
-		Level(mode, nodes, nodes, n, 0, (n+1)/2)
+		hashLevel(mode, nodes, nodes, n, 0, (n+1)/2)
 		n = (n + 1) / 2
 	}
 }
 
-// Height returns the number of levels above n leaves, the root's included:
+// heightOf returns the number of levels above n leaves, the root's included:
 // the smallest h with n <= 2^h.
-func Height(n int) int { return bits.Len(uint(n - 1)) }
+func heightOf(n int) int { return bits.Len(uint(n - 1)) }
 
-// Chunks cuts n leaves into chunks of 2^h leaves, the last one shorter where n
+// chunksOf cuts n leaves into chunks of 2^h leaves, the last one shorter where n
 // is no multiple of that, such that there are at least parts of them or chunks
 // of one leaf. It returns h and the number of chunks; chunk c begins at leaf
 // c·2^h. The nodes that the chunks are reduced to are a level of the tree: the
-// root is theirs, reduced by [Height] of their number.
-func Chunks(n, parts int) (h, chunks int) {
-	h = Height(n)
+// root is theirs, reduced by [heightOf] of their number.
+func chunksOf(n, parts int) (h, chunks int) {
+	h = heightOf(n)
 	for h > 0 && (n+1<<h-1)>>h < parts {
 		h--
 	}
 	return h, (n + 1<<h - 1) >> h
 }
 
-// Ops returns the number of SHA-256 compressions for a tree of n leaves.
-func Ops(mode Mode, n int) float64 {
+// ops returns the number of SHA-256 compressions for a tree of n leaves.
+func ops(mode Mode, n int) float64 {
 	ops := 2 * float64(n-1)
 	if mode == RFC6962 {
 		ops += float64(n)
@@ -110,13 +110,13 @@ func Ops(mode Mode, n int) float64 {
 	return ops
 }
 
-// IntegerOps is about how many 32-bit integer operations a SHA-256 compression
+// integerOps is about how many 32-bit integer operations a SHA-256 compression
 // takes on a machine without instructions for it.
-const IntegerOps = 2300
+const integerOps = 2300
 
-// Bytes returns the memory traffic for a tree of n leaves: each level is
+// traffic returns the memory traffic for a tree of n leaves: each level is
 // written once and read once.
-func Bytes(mode Mode, n int) float64 {
+func traffic(mode Mode, n int) float64 {
 	bytes := 3 * Size * float64(n)
 	if mode == RFC6962 {
 		bytes += 2 * Size * float64(n)

@@ -9,6 +9,6 @@ import (
 func TestLargest(t *testing.T) {
 	leaves := workloadtest.Hollow[byte](t, maxLeaves*Size)
 	for _, c := range []Config{{Leaves: leaves}, {Leaves: leaves, Mode: Dup}, {Leaves: leaves, Hashed: true}} {
-		workloadtest.Largest(t, workloadtest.New[*Job](t)(New(c)))
+		workloadtest.Largest(t, workloadtest.New[*job](t)(New(c)))
 	}
 }

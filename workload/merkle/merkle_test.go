@@ -35,18 +35,18 @@ func scrambled(n int) []byte {
 // in its own memory, then the nodes of the chunks.
 func cutRoot(mode Mode, leaves []byte, parts int) [Size]byte {
 	n := len(leaves) / Size
-	h, chunks := Chunks(n, parts)
+	h, chunks := chunksOf(n, parts)
 	top := make([]byte, 0, chunks*Size)
 	for c := range chunks {
 		lo, hi := c<<h, min((c+1)<<h, n)
 		part := bytes.Clone(leaves[lo*Size : hi*Size])
 		if mode == RFC6962 {
-			Leaves(part, part, 0, hi-lo)
+			hashLeaves(part, part, 0, hi-lo)
 		}
-		Reduce(mode, part, hi-lo, h)
+		reduceNodes(mode, part, hi-lo, h)
 		top = append(top, part[:Size]...)
 	}
-	Reduce(mode, top, chunks, Height(chunks))
+	reduceNodes(mode, top, chunks, heightOf(chunks))
 	return [Size]byte(top)
 }
 
@@ -73,7 +73,7 @@ func TestVectors(t *testing.T) {
 		{RFC6962, counted(5), "3f35561797baf07cd5bb2f67b799f12a67d641ea89c61d6aee54217690dca7af"},
 		{Dup, four, "2c0c4083be2badf7c9f9046d8730d21e034c1ce50f519c166d7605848b17b0d5"},
 	} {
-		if got := Root(c.mode, c.leaves); hex.EncodeToString(got[:]) != c.want {
+		if got := referenceRoot(c.mode, c.leaves); hex.EncodeToString(got[:]) != c.want {
 			t.Errorf("mode %d: reference %x, want %s", c.mode, got, c.want)
 		}
 		if got := cutRoot(c.mode, c.leaves, 1); hex.EncodeToString(got[:]) != c.want {
@@ -93,7 +93,7 @@ func TestCutsDoNotChangeRoot(t *testing.T) {
 		}
 		for _, n := range sizes {
 			for _, mode := range []Mode{RFC6962, Dup} {
-				want := Root(mode, all[:n*Size])
+				want := referenceRoot(mode, all[:n*Size])
 				for parts := 1; parts <= 8; parts++ {
 					if got := cutRoot(mode, all[:n*Size], parts); got != want {
 						t.Fatalf("mode %d, %d leaves, %d parts: %x, want %x", mode, n, parts, got, want)
@@ -137,12 +137,12 @@ func TestLevelRanges(t *testing.T) {
 				above := (n + 1) / 2
 				want := make([]byte, above*Size)
 				for i := range above {
-					Level(mode, want, src, n, i, i+1)
+					hashLevel(mode, want, src, n, i, i+1)
 				}
 				for _, width := range []int{1, 7, 16, 17, 40, above} {
 					got := make([]byte, above*Size)
 					for lo := (above - 1) / width * width; lo >= 0; lo -= width {
-						Level(mode, got, src, n, lo, min(lo+width, above))
+						hashLevel(mode, got, src, n, lo, min(lo+width, above))
 					}
 					if !bytes.Equal(got, want) {
 						t.Errorf("mode %d, %d nodes: ranges of %d differ from single nodes", mode, n, width)
@@ -156,7 +156,7 @@ func TestLevelRanges(t *testing.T) {
 func TestChunks(t *testing.T) {
 	for n := 1; n < 200; n++ {
 		for parts := 1; parts < 20; parts++ {
-			h, chunks := Chunks(n, parts)
+			h, chunks := chunksOf(n, parts)
 			if chunks<<h < n || (chunks-1)<<h >= n {
 				t.Fatalf("%d leaves in %d parts: %d chunks of 2^%d do not cover them", n, parts, chunks, h)
 			}
@@ -169,10 +169,10 @@ func TestChunks(t *testing.T) {
 
 // The trees of n leaves take the hashes that Ops counts in compressions.
 func TestOps(t *testing.T) {
-	if got := Ops(Dup, 1<<20); got != 2*(1<<20-1) {
+	if got := ops(Dup, 1<<20); got != 2*(1<<20-1) {
 		t.Errorf("dup: %v", got)
 	}
-	if got := Ops(RFC6962, 1<<20); got != 2*(1<<20-1)+1<<20 {
+	if got := ops(RFC6962, 1<<20); got != 2*(1<<20-1)+1<<20 {
 		t.Errorf("rfc6962: %v", got)
 	}
 }
@@ -181,8 +181,8 @@ func TestKernelsDoNotAllocate(t *testing.T) {
 	nodes := scrambled(100)
 	everyKernel(t, func(t *testing.T) {
 		if n := testing.AllocsPerRun(10, func() {
-			Leaves(nodes, nodes, 0, 100)
-			Reduce(RFC6962, nodes, 100, Height(100))
+			hashLeaves(nodes, nodes, 0, 100)
+			reduceNodes(RFC6962, nodes, 100, heightOf(100))
 		}); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
@@ -198,7 +198,7 @@ func FuzzRoot(f *testing.F) {
 			copy(leaves[i:], data)
 		}
 		for _, mode := range []Mode{RFC6962, Dup} {
-			want := Root(mode, leaves)
+			want := referenceRoot(mode, leaves)
 			if got := cutRoot(mode, leaves, int(parts%16)+1); got != want {
 				t.Errorf("mode %d: %x, want %x", mode, got, want)
 			}
@@ -212,7 +212,7 @@ func BenchmarkTree(b *testing.B) {
 	const n = 1 << 20
 	leaves := counted(n)
 	work := make([]byte, len(leaves))
-	want := Root(RFC6962, leaves)
+	want := referenceRoot(RFC6962, leaves)
 	report := func(b *testing.B) {
 		if [Size]byte(work) != want {
 			b.Fatal("wrong root")
@@ -243,8 +243,8 @@ func BenchmarkTree(b *testing.B) {
 	for _, wide = range []bool{false, had} {
 		b.Run(fmt.Sprintf("wide=%v", wide), func(b *testing.B) {
 			for range b.N {
-				Leaves(work, leaves, 0, n)
-				Reduce(RFC6962, work, n, Height(n))
+				hashLeaves(work, leaves, 0, n)
+				reduceNodes(RFC6962, work, n, heightOf(n))
 			}
 			report(b)
 		})
@@ -255,16 +255,16 @@ func BenchmarkTree(b *testing.B) {
 // The definition allocates nothing however often it is computed: see rootRFC6962.
 func TestRootAllocates(t *testing.T) {
 	leaves := make([]byte, 1000*Size)
-	if n := testing.AllocsPerRun(10, func() { Root(RFC6962, leaves) }); n > 0 {
+	if n := testing.AllocsPerRun(10, func() { referenceRoot(RFC6962, leaves) }); n > 0 {
 		t.Errorf("%v allocations for a root", n)
 	}
 }
 
 func TestRootOfNothing(t *testing.T) {
-	if got, want := Root(RFC6962, nil), sha256.Sum256(nil); got != want {
+	if got, want := referenceRoot(RFC6962, nil), sha256.Sum256(nil); got != want {
 		t.Errorf("rfc6962: %x, want %x", got, want)
 	}
-	if got := Root(Dup, nil); got != [Size]byte{} {
+	if got := referenceRoot(Dup, nil); got != [Size]byte{} {
 		t.Errorf("dup: %x, want zeros", got)
 	}
 }

@@ -2,11 +2,11 @@ package merkle
 
 import "crypto/sha256"
 
-// Root returns the root of the tree over leaves of Size bytes each. It follows the
+// referenceRoot returns the root of the tree over leaves of Size bytes each. It follows the
 // definition by recursion and is the reference for the kernels, not a fast way to a
 // root. The root over no leaves is the hash of nothing in mode RFC6962, as its section
 // 2.1 defines, and 32 zero bytes in mode Dup, as in Bitcoin.
-func Root(mode Mode, leaves []byte) [Size]byte {
+func referenceRoot(mode Mode, leaves []byte) [Size]byte {
 	if len(leaves) < Size {
 		if mode == Dup {
 			return [Size]byte{}
@@ -30,7 +30,7 @@ func rootRFC6962(leaves []byte, hashed bool) [Size]byte {
 		copy(leaf[1:], leaves)
 		return sha256.Sum256(leaf[:])
 	}
-	split := 1 << (Height(n) - 1)
+	split := 1 << (heightOf(n) - 1)
 	left, right := rootRFC6962(leaves[:split*Size], hashed), rootRFC6962(leaves[split*Size:], hashed)
 	node := [1 + 2*Size]byte{1}
 	copy(node[1:], left[:])

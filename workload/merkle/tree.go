@@ -65,7 +65,7 @@ func TreeOf(ctx context.Context, rt *weft.Runtime, leaves [][]byte) (*Tree, erro
 	for below := t.top(); len(below) > Size; below = t.top() {
 		n := len(below) / Size
 		above := make([]byte, (n+1)/2*Size)
-		Level(RFC6962, above, below, n, 0, (n+1)/2)
+		hashLevel(RFC6962, above, below, n, 0, (n+1)/2)
 		t.levels = append(t.levels, above)
 	}
 	return t, nil
@@ -149,9 +149,9 @@ func (t *Tree) subtree(lo, hi, height int) []byte {
 	if t.hashed {
 		copy(nodes, t.leaves[lo*Size:])
 	} else {
-		Leaves(nodes, t.leaves[lo*Size:hi*Size], 0, hi-lo)
+		hashLeaves(nodes, t.leaves[lo*Size:hi*Size], 0, hi-lo)
 	}
-	Reduce(RFC6962, nodes, hi-lo, height)
+	reduceNodes(RFC6962, nodes, hi-lo, height)
 	return nodes
 }
 

@@ -98,7 +98,7 @@ func Cluster(ctx context.Context, rt *weft.Runtime, g *Graph, c Config) (medoids
 }
 
 // distances is the job of a caller's graph.
-func distances(g *Graph, c Config) (*DistanceJob, error) {
+func distances(g *Graph, c Config) (*distancesJob, error) {
 	if err := g.valid(); err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 // have them, and compares every rank. It sees that the changes of the steps shrink as they must:
 // a step makes the difference of two vectors smaller by at least the factor damping. The last change
 // alone then bounds the distance of the ranks from the exact ones, whatever happened before.
-func (j *RankJob) Check() error {
+func (j *rankingJob) Check() error {
 	d := j.c.Damping
 	step := func(from []float64) []float64 {
 		next := make([]float64, len(from))
@@ -53,24 +53,24 @@ func (j *RankJob) Check() error {
 		row, _ := j.in.Row(int(j.place[i]))
 		within := 4 * 0x1p-53 * (8 + float64(len(row))) * want[i]
 		if !(math.Abs(got[i]-want[i]) <= within) {
-			return fmt.Errorf("%s: the rank of node %d is %v, want %v ± %.2g, both but for a factor: %w", j.Name(), i, got[i], want[i], within, ErrWrong)
+			return fmt.Errorf("%s: the rank of node %d is %v, want %v ± %.2g, both but for a factor: %w", j.Name(), i, got[i], want[i], within, errWrong)
 		}
 	}
 	last, size := change(got, before)
 	rounded := 64 * 0x1p-53 * size
 	if r := j.Residual(); !(math.Abs(r*size-last) <= rounded) {
-		return fmt.Errorf("%s: the residual is %v, want %v: %w", j.Name(), r, last/size, ErrWrong)
+		return fmt.Errorf("%s: the residual is %v, want %v: %w", j.Name(), r, last/size, errWrong)
 	}
 	first, _ := change(step(start), start)
 	if most := first*math.Pow(d, float64(j.c.Steps-1)) + 1000*rounded; !(last <= most) {
-		return fmt.Errorf("%s: ranks change by %.3g in the last step, and may change by %.3g at most: %w", j.Name(), last, most, ErrWrong)
+		return fmt.Errorf("%s: ranks change by %.3g in the last step, and may change by %.3g at most: %w", j.Name(), last, most, errWrong)
 	}
 	j.misses = []workload.Miss{{What: fmt.Sprintf("ranks that are off together by more than %.2g", 2*last/size/(1-d)), Chance: 0}}
 	return nil
 }
 
 // Misses says what the last Check may have missed.
-func (j *RankJob) Misses() []workload.Miss { return j.misses }
+func (j *rankingJob) Misses() []workload.Miss { return j.misses }
 
 // checkedTerms is the number of products that a Check looks at, at most: about a second on a
 // core.
@@ -78,7 +78,7 @@ const checkedTerms = 1 << 29
 
 // Check computes the features of every node behind every layer again, in float64 from those before
 // it, or of some nodes that are drawn by the seed where there are many.
-func (j *LayersJob) Check() error {
+func (j *layerJob) Check() error {
 	n := j.graph.Rows()
 	ops := 0.
 	for l := range j.weights {
@@ -110,7 +110,7 @@ func (j *LayersJob) Check() error {
 	})
 }
 
-func (j *LayersJob) checkNode(layer, node int, from []float32, roots []float64) error {
+func (j *layerJob) checkNode(layer, node int, from []float32, roots []float64) error {
 	in, out := j.widths[layer], j.widths[layer+1]
 	sums, sizes := make([]float64, in), make([]float64, in)
 	terms := 1.
@@ -140,20 +140,20 @@ func (j *LayersJob) checkNode(layer, node int, from []float32, roots []float64) 
 			want = 0
 		}
 		if got := j.results[layer][node*out+o]; !rounding.Same(got, want, within) {
-			return fmt.Errorf("%s: feature %d of node %d behind layer %d is %v, want %v ± %.2g: %w", j.Name(), o, node, layer, got, want, within, ErrWrong)
+			return fmt.Errorf("%s: feature %d of node %d behind layer %d is %v, want %v ± %.2g: %w", j.Name(), o, node, layer, got, want, within, errWrong)
 		}
 	}
 	return nil
 }
 
 // Misses says what the last Check may have missed.
-func (j *LayersJob) Misses() []workload.Miss { return j.misses }
+func (j *layerJob) Misses() []workload.Miss { return j.misses }
 
 // Check compares distances with those found another way. Distances of points are computed in float64.
 // Lengths of paths must satisfy their definition: a node is one edge farther than the nearest of its
 // neighbours, or no neighbour of it is reached. Of many nodes some are checked, drawn by the seed.
 // Closeness, labels and medoids are computed again in float64 from the distances.
-func (j *DistanceJob) Check() error {
+func (j *distancesJob) Check() error {
 	nodes := rand.New(rand.NewPCG(uint64(j.c.Seed), 1)).Perm(j.n)
 	nodes = nodes[:max(1, min(j.n, checkedTerms/(j.n+len(j.columns))))]
 	j.misses = []workload.Miss{{What: "distances of a node off by more than their rounding", Chance: 1 - float64(len(nodes))/float64(j.n)}}
@@ -161,7 +161,7 @@ func (j *DistanceJob) Check() error {
 		for _, i := range nodes[lo:hi] {
 			row := j.distances[i*j.n : (i+1)*j.n]
 			if err := j.checkRow(i, row); err != nil {
-				return fmt.Errorf("%s: %w: %w", j.Name(), err, ErrWrong)
+				return fmt.Errorf("%s: %w: %w", j.Name(), err, errWrong)
 			}
 		}
 		return nil
@@ -170,12 +170,12 @@ func (j *DistanceJob) Check() error {
 		return err
 	}
 	if err := j.checkMedoids(); err != nil {
-		return fmt.Errorf("%s: %w: %w", j.Name(), err, ErrWrong)
+		return fmt.Errorf("%s: %w: %w", j.Name(), err, errWrong)
 	}
 	return nil
 }
 
-func (j *DistanceJob) checkRow(i int, row []float32) error {
+func (j *distancesJob) checkRow(i int, row []float32) error {
 	far := math.Inf(1)
 	if j.graph != nil {
 		far = float64(j.n)
@@ -224,7 +224,7 @@ func (j *DistanceJob) checkRow(i int, row []float32) error {
 // checkMedoids takes every step again from the medoids before it. Of nodes whose sums differ by
 // no more than rounding, any may be the medoid. The sums of the last step are compared too, as a sum
 // without one of its nodes seldom changes which is the smallest.
-func (j *DistanceJob) checkMedoids() error {
+func (j *distancesJob) checkMedoids() error {
 	if err := j.checkStart(); err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func (j *DistanceJob) checkMedoids() error {
 
 // checkStart sees that the steps begin with points whose numbers are equally far apart, or with nodes
 // than which no other has more edges, the first of equal ones.
-func (j *DistanceJob) checkStart() error {
+func (j *distancesJob) checkStart() error {
 	if len(j.start) != j.c.K {
 		return fmt.Errorf("%d medoids to begin with, want %d", len(j.start), j.c.K)
 	}
@@ -299,7 +299,7 @@ func (j *DistanceJob) checkStart() error {
 }
 
 // nearest is the medoid nearest to a node, the first of equal ones.
-func (j *DistanceJob) nearest(node int, medoids []uint32) int {
+func (j *distancesJob) nearest(node int, medoids []uint32) int {
 	best := 0
 	row := j.distances[node*j.n : (node+1)*j.n]
 	for l, m := range medoids {
@@ -311,4 +311,4 @@ func (j *DistanceJob) nearest(node int, medoids []uint32) int {
 }
 
 // Misses says what the last Check may have missed.
-func (j *DistanceJob) Misses() []workload.Miss { return j.misses }
+func (j *distancesJob) Misses() []workload.Miss { return j.misses }

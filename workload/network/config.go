@@ -30,8 +30,8 @@ var (
 	ErrConfig = errors.New("bad problem")
 	// ErrGraph is wrapped by errors about graphs and their files.
 	ErrGraph = errors.New("bad graph")
-	// ErrWrong is returned by the checks of jobs for results that are wrong.
-	ErrWrong = errors.New("not the numbers of the graph")
+	// errWrong is returned by the checks of jobs for results that are wrong.
+	errWrong = errors.New("not the numbers of the graph")
 	// ErrUnfinished is wrapped by the error about too few steps.
 	ErrUnfinished = errors.New("too few steps")
 )
@@ -195,7 +195,7 @@ func (c Config) graph() (*Graph, error) {
 }
 
 // New reads or draws a graph or points, and draws the features, weights or first medoids that the job
-// needs. The job is a [*RankJob], [*LayersJob] or [*DistanceJob].
+// needs. The job is a [workload.Job].
 func New(c Config) (workload.Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

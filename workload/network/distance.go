@@ -16,26 +16,26 @@ import (
 )
 
 var (
-	// DistancesKernel computes the distances from some points in space to all. Its arguments are
+	// distancesOnDevices computes the distances from some points in space to all. Its arguments are
 	// three coordinates of all points, and rows of distances.
-	DistancesKernel = distanceKernel("network.distances", "network_distances", 1, 1)
-	// PathsKernel computes the lengths of shortest paths from some nodes to all, in edges. The
+	distancesOnDevices = distanceKernel("network.distances", "network_distances", 1, 1)
+	// pathsOnDevices computes the lengths of shortest paths from some nodes to all, in edges. The
 	// distance of a node that no path reaches is the number of nodes. Its arguments are starts of
 	// rows, columns, and rows of distances.
-	PathsKernel = distanceKernel("network.paths", "network_paths", 1, 1)
-	// ClosenessKernel computes the closeness of some nodes. Its arguments are rows of distances,
+	pathsOnDevices = distanceKernel("network.paths", "network_paths", 1, 1)
+	// closenessOnDevices computes the closeness of some nodes. Its arguments are rows of distances,
 	// and the closeness of these.
-	ClosenessKernel = distanceKernel("network.closeness", "network_closeness", 1, 1)
-	// AssignKernel says for some nodes which medoid is the nearest, the first of equal ones. Its
+	closenessOnDevices = distanceKernel("network.closeness", "network_closeness", 1, 1)
+	// assignOnDevices says for some nodes which medoid is the nearest, the first of equal ones. Its
 	// arguments are the medoids, rows of distances, and labels.
-	AssignKernel = distanceKernel("network.assign", "network_assign", 128, 64)
-	// SpreadKernel adds up for some nodes the distances to all with the same label. Its arguments
+	assignOnDevices = distanceKernel("network.assign", "network_assign", 128, 64)
+	// spreadOnDevices adds up for some nodes the distances to all with the same label. Its arguments
 	// are labels of all, rows of distances, and sums.
-	SpreadKernel = distanceKernel("network.spread", "network_spread", 1, 1)
-	// MedoidsKernel says for each label which node with it has the smallest sum, the first of
+	spreadOnDevices = distanceKernel("network.spread", "network_spread", 1, 1)
+	// medoidsOnDevices says for each label which node with it has the smallest sum, the first of
 	// equal ones, and keeps the medoid of a label that no node has. Its arguments are labels, sums,
 	// medoids and the new medoids.
-	MedoidsKernel = distanceKernel("network.medoids", "network_medoids", 1, 1)
+	medoidsOnDevices = distanceKernel("network.medoids", "network_medoids", 1, 1)
 )
 
 // distanceKernel is a kernel with the rows that a block of threads and a group of invocations has.
@@ -67,7 +67,7 @@ func distanceNeed(elements func(p distanceParams) [12]int64) func(*weft.Call, di
 
 var distanceKernels = []signature.Kernel{
 	signature.Of(signature.Kernel{
-		Name: DistancesKernel.Name, Does: "distances of points in space", Grid: "rows", Per: []uint32{1},
+		Name: distancesOnDevices.Name, Does: "distances of points in space", Grid: "rows", Per: []uint32{1},
 		Args: []signature.Arg{signature.In("points", graph.F4), signature.Out("distances", graph.F4)},
 	}, distanceNeed(func(p distanceParams) [12]int64 {
 		return [12]int64{signature.Product(p.all, 3), signature.Product(p.rows, p.all)}
@@ -84,13 +84,13 @@ var distanceKernels = []signature.Kernel{
 		}
 	}),
 	signature.Of(signature.Kernel{
-		Name: PathsKernel.Name, Does: "lengths of shortest paths of a graph", Grid: "rows", Per: []uint32{1},
+		Name: pathsOnDevices.Name, Does: "lengths of shortest paths of a graph", Grid: "rows", Per: []uint32{1},
 		Args: []signature.Arg{signature.In("starts", graph.U4), signature.In("columns", graph.U4), signature.Out("distances", graph.F4)},
 	}, distanceNeed(func(p distanceParams) [12]int64 {
 		return [12]int64{int64(p.all) + 1, 0, signature.Product(p.rows, p.all)}
 	}), paths),
 	signature.Of(signature.Kernel{
-		Name: ClosenessKernel.Name, Does: "closeness of nodes by their distances", Grid: "rows", Per: []uint32{1},
+		Name: closenessOnDevices.Name, Does: "closeness of nodes by their distances", Grid: "rows", Per: []uint32{1},
 		Args: []signature.Arg{signature.In("distances", graph.F4), signature.Out("closeness", graph.F4)},
 	}, distanceNeed(func(p distanceParams) [12]int64 { return [12]int64{signature.Product(p.rows, p.all), int64(p.rows)} }),
 		func(c *weft.Call, p distanceParams, lo, hi int) {
@@ -107,7 +107,7 @@ var distanceKernels = []signature.Kernel{
 			}
 		}),
 	signature.Of(signature.Kernel{
-		Name: AssignKernel.Name, Does: "the nearest of some nodes to each", Grid: "rows", Per: []uint32{1},
+		Name: assignOnDevices.Name, Does: "the nearest of some nodes to each", Grid: "rows", Per: []uint32{1},
 		Args: []signature.Arg{signature.In("medoids", graph.U4), signature.In("distances", graph.F4), signature.Out("labels", graph.U4)},
 	}, distanceNeed(func(p distanceParams) [12]int64 {
 		return [12]int64{int64(p.k), signature.Product(p.rows, p.all), int64(p.rows)}
@@ -129,7 +129,7 @@ var distanceKernels = []signature.Kernel{
 		}
 	}),
 	signature.Of(signature.Kernel{
-		Name: SpreadKernel.Name, Does: "sums of the distances to nodes of the same label", Grid: "rows", Per: []uint32{1},
+		Name: spreadOnDevices.Name, Does: "sums of the distances to nodes of the same label", Grid: "rows", Per: []uint32{1},
 		Args: []signature.Arg{signature.In("labels", graph.U4), signature.In("distances", graph.F4), signature.Out("sums", graph.F4)},
 	}, distanceNeed(func(p distanceParams) [12]int64 {
 		return [12]int64{int64(p.all), signature.Product(p.rows, p.all), int64(p.rows)}
@@ -146,7 +146,7 @@ var distanceKernels = []signature.Kernel{
 		}
 	}),
 	signature.Of(signature.Kernel{
-		Name: MedoidsKernel.Name, Does: "the node with the smallest sum for each label", Grid: "k", Per: []uint32{1},
+		Name: medoidsOnDevices.Name, Does: "the node with the smallest sum for each label", Grid: "k", Per: []uint32{1},
 		Args: []signature.Arg{signature.In("labels", graph.U4), signature.In("sums", graph.F4), signature.In("medoids", graph.U4), signature.Out("new medoids", graph.U4)},
 	}, func(_ *weft.Call, p distanceParams) (n signature.Need, err error) {
 		n = signature.Need{Items: int64(p.k), Elements: [12]int64{int64(p.all), int64(p.all), int64(p.k), int64(p.k)}}
@@ -213,8 +213,8 @@ func paths(c *weft.Call, p distanceParams, lo, hi int) {
 	}
 }
 
-// DistanceJob is the distances of points or nodes with their closeness or medoids.
-type DistanceJob struct {
+// distancesJob is the distances of points or nodes with their closeness or medoids.
+type distancesJob struct {
 	workload.Stop
 
 	c      Config
@@ -232,7 +232,7 @@ type DistanceJob struct {
 	misses    []workload.Miss
 }
 
-func newDistanceJob(c Config) (*DistanceJob, error) {
+func newDistanceJob(c Config) (*distancesJob, error) {
 	if c.Graph != "" {
 		g, err := c.graph()
 		if err != nil {
@@ -248,8 +248,8 @@ func newDistanceJob(c Config) (*DistanceJob, error) {
 	return distanceJob(c, nil, points), nil
 }
 
-func distanceJob(c Config, g *Graph, points []float32) *DistanceJob {
-	j := &DistanceJob{c: c, n: len(points) / 3, points: points}
+func distanceJob(c Config, g *Graph, points []float32) *distancesJob {
+	j := &distancesJob{c: c, n: len(points) / 3, points: points}
 	if g != nil {
 		j.graph, j.n = g.Undirected(), g.Rows()
 		j.columns = append(j.graph.Columns[:len(j.graph.Columns):len(j.graph.Columns)], 0)
@@ -269,7 +269,7 @@ func distanceJob(c Config, g *Graph, points []float32) *DistanceJob {
 
 // first are the medoids to begin with: nodes with most edges, or points whose numbers are equally
 // far apart.
-func (j *DistanceJob) first(k int) []uint32 {
+func (j *distancesJob) first(k int) []uint32 {
 	var out []uint32
 	if j.graph == nil {
 		for i := range k {
@@ -286,7 +286,7 @@ func (j *DistanceJob) first(k int) []uint32 {
 }
 
 // Name names the problem and the points or the graph.
-func (j *DistanceJob) Name() string {
+func (j *distancesJob) Name() string {
 	what := fmt.Sprintf("%d points", j.n)
 	if j.graph != nil {
 		what = fmt.Sprintf("%s, %d nodes", j.graph.Name, j.n)
@@ -301,10 +301,10 @@ func (j *DistanceJob) Name() string {
 }
 
 // Class is R: a row is summed in one order on every device.
-func (j *DistanceJob) Class() workload.Class { return workload.RowExact }
+func (j *distancesJob) Class() workload.Class { return workload.RowExact }
 
 // Items are the nodes.
-func (j *DistanceJob) Items() sched.Items {
+func (j *distancesJob) Items() sched.Items {
 	n := int64(j.n)
 	return sched.Items{
 		Extent: n,
@@ -315,7 +315,7 @@ func (j *DistanceJob) Items() sched.Items {
 }
 
 // Whole is all of it as one task.
-func (j *DistanceJob) Whole() graph.Task {
+func (j *distancesJob) Whole() graph.Task {
 	r := sched.Range{Hi: int64(j.n)}
 	t := j.apart(r)
 	add := func(next graph.Task) {
@@ -324,30 +324,30 @@ func (j *DistanceJob) Whole() graph.Task {
 		t.Work.Bytes += next.Work.Bytes
 	}
 	if j.c.Problem == Closeness {
-		add(j.task("closeness", ClosenessKernel, r))
+		add(j.task("closeness", closenessOnDevices, r))
 		return t
 	}
 	for range j.c.Steps {
-		add(j.task("assign", AssignKernel, r))
-		add(j.task("spread", SpreadKernel, r))
+		add(j.task("assign", assignOnDevices, r))
+		add(j.task("spread", spreadOnDevices, r))
 	}
 	return t
 }
 
 // apart is the task that computes distances.
-func (j *DistanceJob) apart(r sched.Range) graph.Task {
+func (j *distancesJob) apart(r sched.Range) graph.Task {
 	if j.graph == nil {
-		t := j.task("distances", DistancesKernel, r)
+		t := j.task("distances", distancesOnDevices, r)
 		t.Work.Ops = 9 * float64(r.Len()) * float64(j.n)
 		return t
 	}
-	t := j.task("paths", PathsKernel, r)
+	t := j.task("paths", pathsOnDevices, r)
 	t.Work.Ops = float64(r.Len()) * float64(4*j.n+2*len(j.columns))
 	t.Work.Bytes += 8 * float64(r.Len()) * float64(len(j.columns))
 	return t
 }
 
-func (j *DistanceJob) task(what string, k *graph.Kernel, r sched.Range) graph.Task {
+func (j *distancesJob) task(what string, k *graph.Kernel, r sched.Range) graph.Task {
 	all := float64(j.n) * float64(r.Len())
 	p := distanceParams{all: j.n, first: int(r.Lo), rows: int(r.Len()), k: max(j.c.K, 1), far: float32(math.Inf(1))}
 	if j.graph != nil {
@@ -362,7 +362,7 @@ func (j *DistanceJob) task(what string, k *graph.Kernel, r sched.Range) graph.Ta
 
 // Graph has a task for the distances of each range of nodes, and for closeness one more; for
 // medoids there are two more in each step, and one that ends it.
-func (j *DistanceJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
+func (j *distancesJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	b := graph.Builder{Stop: j.Stopped}
 	n := int64(j.n)
 	row := 4 * n
@@ -384,7 +384,7 @@ func (j *DistanceJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	if j.c.Problem == Closeness {
 		out := b.Data(graph.Data{Name: "closeness", Bytes: 4 * n, Output: true})
 		for _, r := range ranges {
-			t := j.task("closeness", ClosenessKernel, r)
+			t := j.task("closeness", closenessOnDevices, r)
 			t.Uses = []graph.Use{slice(distances, graph.Read, r, row, 0), slice(out, graph.Write, r, 4, 0)}
 			b.Add(t)
 		}
@@ -396,7 +396,7 @@ func (j *DistanceJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	sums := b.Data(graph.Data{Name: "sums", Bytes: 4 * n, Output: true}) // which Check looks at
 	assign := func() {
 		for _, r := range ranges {
-			t := j.task("assign", AssignKernel, r)
+			t := j.task("assign", assignOnDevices, r)
 			t.Uses = []graph.Use{{Data: medoids, Access: graph.Read}, slice(distances, graph.Read, r, row, 0), slice(labels, graph.Write, r, 4, 0)}
 			b.Add(t)
 		}
@@ -404,12 +404,12 @@ func (j *DistanceJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	for s := range j.c.Steps {
 		assign()
 		for _, r := range ranges {
-			t := j.task("spread", SpreadKernel, r)
+			t := j.task("spread", spreadOnDevices, r)
 			t.Uses = []graph.Use{{Data: labels, Access: graph.Read}, slice(distances, graph.Read, r, row, 0), slice(sums, graph.Write, r, 4, 0)}
 			b.Add(t)
 		}
 		next := b.Data(graph.Data{Name: fmt.Sprint("medoids ", s), Bytes: k, Output: true})
-		t := j.task("medoids", MedoidsKernel, sched.Range{Hi: n})
+		t := j.task("medoids", medoidsOnDevices, sched.Range{Hi: n})
 		t.Steps[0].Launch = graph.Grid(j.c.K)
 		t.Work = graph.Work{Ops: 2 * float64(j.c.K) * float64(n), Bytes: 8 * float64(j.c.K) * float64(n)}
 		t.Uses = []graph.Use{{Data: labels, Access: graph.Read}, {Data: sums, Access: graph.Read}, {Data: medoids, Access: graph.Read}, {Data: next, Access: graph.Write}}
@@ -421,7 +421,7 @@ func (j *DistanceJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 }
 
 // Bind ties points or the graph, and what comes out, to the job's memory.
-func (j *DistanceJob) Bind() []weft.Binding {
+func (j *distancesJob) Bind() []weft.Binding {
 	out := []weft.Binding{weft.Bind("distances", j.distances)}
 	if j.graph == nil {
 		out = append(out, weft.Bind("points", j.points))
@@ -439,26 +439,26 @@ func (j *DistanceJob) Bind() []weft.Binding {
 }
 
 // Distances returns the distances of all nodes, row by row, in the job's own memory.
-func (j *DistanceJob) Distances() workload.Matrix {
+func (j *distancesJob) Distances() workload.Matrix {
 	return workload.Matrix{Rows: j.n, Cols: j.n, Data: j.distances}
 }
 
 // Closeness returns the closeness of all nodes, in the job's own memory.
-func (j *DistanceJob) Closeness() []float32 { return j.close }
+func (j *distancesJob) Closeness() []float32 { return j.close }
 
 // Medoids are those behind the last step, and Labels the nearest of them to each node, in the
 // job's own memory.
-func (j *DistanceJob) Medoids() (medoids, labels []uint32) {
+func (j *distancesJob) Medoids() (medoids, labels []uint32) {
 	return j.medoids[len(j.medoids)-1], j.labels
 }
 
 // Rate is distances a second.
-func (j *DistanceJob) Rate(d time.Duration) string {
+func (j *distancesJob) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.1f M distances/s", float64(j.n)*float64(j.n)/d.Seconds()/1e6)
 }
 
 // Summary is the nodes in the middle, or the medoids and the mean distance to them.
-func (j *DistanceJob) Summary() string {
+func (j *distancesJob) Summary() string {
 	if j.c.Problem == Closeness {
 		all := make([]float64, j.n)
 		for i, c := range j.close {

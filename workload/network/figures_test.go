@@ -58,7 +58,7 @@ func TestOrdered(t *testing.T) {
 func TestLayersGrain(t *testing.T) {
 	for blocks := 1; blocks <= 24; blocks++ {
 		for devices := 1; devices <= 9; devices++ {
-			j := LayersJob{bounds: make([]uint32, blocks+1), devices: devices}
+			j := layerJob{bounds: make([]uint32, blocks+1), devices: devices}
 			if g := int(j.Items().Grain); g*devices < blocks || (g-1)*devices >= blocks {
 				t.Errorf("%d blocks on %d devices: tasks of %d", blocks, devices, g)
 			}
@@ -69,7 +69,7 @@ func TestLayersGrain(t *testing.T) {
 // Work of paths grows with rows, and with edges, by which it is predicted.
 func TestPathsWork(t *testing.T) {
 	work := func(nodes, edges int, rows int64) (ops, bytes float64) {
-		j := &DistanceJob{graph: &Graph{}, n: nodes, columns: make([]uint32, edges)}
+		j := &distancesJob{graph: &Graph{}, n: nodes, columns: make([]uint32, edges)}
 		w := j.apart(sched.Range{Hi: rows}).Work
 		return w.Ops, w.Bytes
 	}
@@ -83,11 +83,11 @@ func TestPathsWork(t *testing.T) {
 }
 
 // rank returns the job of some steps on a graph in text, which ran.
-func rank(t *testing.T, text string, steps int) *RankJob {
+func rank(t *testing.T, text string, steps int) *rankingJob {
 	t.Helper()
 	g := workloadtest.New[*Graph](t)(Read(strings.NewReader(text), "", ""))
 	c := Config{Problem: PageRank, Graph: "text", Steps: steps}
-	j := workloadtest.New[*RankJob](t)(rankJob(c.withDefaults(), g))
+	j := workloadtest.New[*rankingJob](t)(rankJob(c.withDefaults(), g))
 	workloadtest.Run(t, workloadtest.Open(t, 1, Funcs()), j)
 	return j
 }
@@ -123,7 +123,7 @@ func TestCheckCountsSteps(t *testing.T) {
 	copy(j.before, one.start)
 	copy(j.given, one.given)
 	copy(j.changes, one.changes)
-	if err := j.Check(); !errors.Is(err, ErrWrong) || !strings.Contains(err.Error(), "and may change by") {
+	if err := j.Check(); !errors.Is(err, errWrong) || !strings.Contains(err.Error(), "and may change by") {
 		t.Errorf("one step in place of 40: %v", err)
 	}
 }

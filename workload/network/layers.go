@@ -18,22 +18,22 @@ import (
 )
 
 var (
-	// GatherKernel adds up the features of neighbours for blocks of rows. Its arguments are the
+	// gatherOnDevices adds up the features of neighbours for blocks of rows. Its arguments are the
 	// bounds of the blocks, the starts of their rows, neighbours and the factors of these,
 	// features of all nodes, and sums of the rows.
-	GatherKernel = workload.With(graph.GoKernel("network.gather", 1),
+	gatherOnDevices = workload.With(graph.GoKernel("network.gather", 1),
 		workload.PTX(ptx, "network_gather", 128), workload.SPIRV(spirv, "network_gather", 64))
-	// TransformKernel multiplies rows of features with weights and replaces negative results by
+	// transformOnDevices multiplies rows of features with weights and replaces negative results by
 	// zero. Its arguments are rows, weights, and rows.
-	TransformKernel = workload.With(graph.GoKernel("network.transform", transformRows),
+	transformOnDevices = workload.With(graph.GoKernel("network.transform", transformRows),
 		workload.PTX(ptx, "network_transform", 128, 8), workload.SPIRV(spirv, "network_transform", 64, 8))
 )
 
-// transformRows is the number of rows of an item of TransformKernel: for each the weights are
+// transformRows is the number of rows of an item of transformOnDevices: for each the weights are
 // packed again.
 const transformRows = 240
 
-// gatherParams are the parameters of GatherKernel.
+// gatherParams are the parameters of gatherOnDevices.
 type gatherParams struct {
 	blocks int // of this task
 	rows   int // of this task
@@ -42,7 +42,7 @@ type gatherParams struct {
 }
 
 var gatherKernel = signature.Of(signature.Kernel{
-	Name: GatherKernel.Name, Does: "sums of rows of a matrix that a sparse one names", Grid: "blocks", Per: []uint32{1},
+	Name: gatherOnDevices.Name, Does: "sums of rows of a matrix that a sparse one names", Grid: "blocks", Per: []uint32{1},
 	Args: []signature.Arg{
 		signature.In("bounds", graph.U4), signature.In("starts", graph.U4), signature.In("columns", graph.U4), signature.In("factors", graph.F4),
 		signature.In("features", graph.F4), signature.Out("sums", graph.F4),
@@ -92,19 +92,19 @@ func addScalar(to, row []float32, by float32) {
 	}
 }
 
-// transformParams are the parameters of TransformKernel.
+// transformParams are the parameters of transformOnDevices.
 type transformParams struct {
 	rows            int
 	inputs, outputs int // features of a row before and after
 }
 
-// product is the inner loop of TransformKernel.
+// product is the inner loop of transformOnDevices.
 var product = panel.SumProduct()[0]
 
 var packing workload.Scratch[float32]
 
 var transformKernel = signature.Of(signature.Kernel{
-	Name: TransformKernel.Name, Does: "the product of two matrices, with zeros for negative numbers", Grid: "rows", Per: []uint32{transformRows},
+	Name: transformOnDevices.Name, Does: "the product of two matrices, with zeros for negative numbers", Grid: "rows", Per: []uint32{transformRows},
 	Args: []signature.Arg{signature.In("rows", graph.F4), signature.In("weights", graph.F4), signature.Out("rows behind", graph.F4)},
 }, func(_ *weft.Call, p transformParams) (n signature.Need, err error) {
 	n.Items = signature.Parts(p.rows, transformRows)
@@ -126,8 +126,8 @@ var transformKernel = signature.Of(signature.Kernel{
 	}
 })
 
-// LayersJob is layers of graph convolution over one graph.
-type LayersJob struct {
+// layerJob is layers of graph convolution over one graph.
+type layerJob struct {
 	workload.Stop
 
 	graph   *Graph // with edges both ways
@@ -144,7 +144,7 @@ type LayersJob struct {
 	misses   []workload.Miss
 }
 
-func newLayersJob(c Config) (*LayersJob, error) {
+func newLayersJob(c Config) (*layerJob, error) {
 	g, err := c.graph()
 	if err != nil {
 		return nil, err
@@ -167,8 +167,8 @@ func newLayersJob(c Config) (*LayersJob, error) {
 	return layersJob(g, widths, features, weights, c.Seed)
 }
 
-func layersJob(g *Graph, widths []int, features []float32, weights [][]float32, seed uint32) (*LayersJob, error) {
-	j := &LayersJob{graph: g.Undirected(), widths: widths, features: features, weights: weights, devices: 1, seed: seed}
+func layersJob(g *Graph, widths []int, features []float32, weights [][]float32, seed uint32) (*layerJob, error) {
+	j := &layerJob{graph: g.Undirected(), widths: widths, features: features, weights: weights, devices: 1, seed: seed}
 	if err := j.graph.weighable(); err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func layersJob(g *Graph, widths []int, features []float32, weights [][]float32, 
 }
 
 // normalize makes D^-½ (A+I) D^-½.
-func (j *LayersJob) normalize() {
+func (j *layerJob) normalize() {
 	n := j.graph.Rows()
 	j.matrix.Starts = make([]uint32, 1, n+1)
 	j.matrix.Columns = make([]uint32, 0, len(j.graph.Columns)+n+1)
@@ -227,18 +227,18 @@ func weightOf(values []float64, k int) float64 {
 	return values[k]
 }
 
-func (j *LayersJob) spread() spread { return spread{j.bounds, j.matrix.Starts} }
+func (j *layerJob) spread() spread { return spread{j.bounds, j.matrix.Starts} }
 
 // Name names the graph and the number of layers.
-func (j *LayersJob) Name() string {
+func (j *layerJob) Name() string {
 	return fmt.Sprintf("network %s over %s, %s, %s", text.Count(len(j.weights), "layer"), j.graph.Name, j.graph.edges(), text.Count(j.widths[0], "feature"))
 }
 
 // Class is R: the features of a node are added in the order of its neighbours.
-func (j *LayersJob) Class() workload.Class { return workload.RowExact }
+func (j *layerJob) Class() workload.Class { return workload.RowExact }
 
 // work is the operations and bytes of a layer for some blocks.
-func (j *LayersJob) work(layer int, lo, hi int64) graph.Work {
+func (j *layerJob) work(layer int, lo, hi int64) graph.Work {
 	s := j.spread()
 	rows, edges := float64(s.rows(lo, hi).Len()), float64(s.edges(lo, hi).Len())
 	in, out := float64(j.widths[layer]), float64(j.widths[layer+1])
@@ -246,7 +246,7 @@ func (j *LayersJob) work(layer int, lo, hi int64) graph.Work {
 }
 
 // Items are the blocks of rows. They have about as many edges each.
-func (j *LayersJob) Items() sched.Items {
+func (j *layerJob) Items() sched.Items {
 	s := j.spread()
 	return sched.Items{
 		Extent: int64(len(j.bounds) - 1),
@@ -272,14 +272,14 @@ func (j *LayersJob) Items() sched.Items {
 }
 
 // Place remembers how many devices there are.
-func (j *LayersJob) Place(m *machine.Machine) error {
-	on, err := workload.Able(m, GatherKernel, TransformKernel)
+func (j *layerJob) Place(m *machine.Machine) error {
+	on, err := workload.Able(m, gatherOnDevices, transformOnDevices)
 	j.devices = len(on)
 	return err
 }
 
 // Whole is all layers as one task.
-func (j *LayersJob) Whole() graph.Task {
+func (j *layerJob) Whole() graph.Task {
 	t := j.task(0, 0, int64(len(j.bounds)-1))
 	for l := 1; l < len(j.weights); l++ {
 		next := j.task(l, 0, int64(len(j.bounds)-1))
@@ -290,11 +290,11 @@ func (j *LayersJob) Whole() graph.Task {
 	return t
 }
 
-func (j *LayersJob) task(layer int, lo, hi int64) graph.Task {
+func (j *layerJob) task(layer int, lo, hi int64) graph.Task {
 	rows := j.spread().rows(lo, hi)
 	in, out := j.widths[layer], j.widths[layer+1]
-	gather := graph.Step{Kernel: GatherKernel, Launch: graph.Grid(hi - lo), Args: []int{0, 1, 2, 3, 4, 5}}
-	transform := graph.Step{Kernel: TransformKernel, Launch: graph.Grid(rows.Len()), Args: []int{5, 6, 7}}
+	gather := graph.Step{Kernel: gatherOnDevices, Launch: graph.Grid(hi - lo), Args: []int{0, 1, 2, 3, 4, 5}}
+	transform := graph.Step{Kernel: transformOnDevices, Launch: graph.Grid(rows.Len()), Args: []int{5, 6, 7}}
 	return graph.Task{
 		Name: fmt.Sprintf("layer %d of rows %d-%d", layer, rows.Lo, rows.Hi),
 		Steps: []graph.Step{
@@ -307,7 +307,7 @@ func (j *LayersJob) task(layer int, lo, hi int64) graph.Task {
 
 // Graph has a task for each layer and range of blocks. A task reads the features of all nodes,
 // which the tasks of the layer before wrote.
-func (j *LayersJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
+func (j *layerJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	b := graph.Builder{Stop: j.Stopped}
 	n := int64(j.graph.Rows())
 	bounds := b.Data(graph.Data{Name: "bounds", Bytes: 4 * int64(len(j.bounds)), Input: true})
@@ -336,7 +336,7 @@ func (j *LayersJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 }
 
 // Bind ties the graph, weights and features to the job's memory.
-func (j *LayersJob) Bind() []weft.Binding {
+func (j *layerJob) Bind() []weft.Binding {
 	out := []weft.Binding{
 		weft.Bind("bounds", j.bounds), weft.Bind("starts", j.matrix.Starts), weft.Bind("columns", j.matrix.Columns), weft.Bind("factors", j.factors),
 		weft.Bind("features", j.features),
@@ -348,12 +348,12 @@ func (j *LayersJob) Bind() []weft.Binding {
 }
 
 // Result is the features of all nodes behind a layer, in the job's own memory.
-func (j *LayersJob) Result(layer int) workload.Matrix {
+func (j *layerJob) Result(layer int) workload.Matrix {
 	return workload.Matrix{Rows: j.graph.Rows(), Cols: j.widths[layer+1], Data: j.results[layer]}
 }
 
 // Rate is operations a second.
-func (j *LayersJob) Rate(d time.Duration) string {
+func (j *layerJob) Rate(d time.Duration) string {
 	ops := 0.
 	for l := range j.weights {
 		ops += j.work(l, 0, int64(len(j.bounds)-1)).Ops
@@ -362,7 +362,7 @@ func (j *LayersJob) Rate(d time.Duration) string {
 }
 
 // Summary is the mean of the last layer's features and how many of them are zero.
-func (j *LayersJob) Summary() string {
+func (j *layerJob) Summary() string {
 	last := j.results[len(j.results)-1]
 	sum, zeros := 0., 0
 	for _, v := range last {

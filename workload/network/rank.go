@@ -15,15 +15,15 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// RankKernel takes a step of PageRank for blocks of rows. A node gives rank along its edges. The
+// rankOnDevices takes a step of PageRank for blocks of rows. A node gives rank along its edges. The
 // arguments are the bounds of the blocks, the starts of their rows, the nodes that edges come from,
 // weights of edges, the rank that every node gave along an edge of weight one in the step before, the
 // share of its rank that each node of the rows gives along such an edge, the rank that it gives now,
 // and for each block the sum of the changes of its ranks in the last step.
-var RankKernel = workload.With(graph.GoKernel("network.rank", 1),
+var rankOnDevices = workload.With(graph.GoKernel("network.rank", 1),
 	workload.PTX(ptx, "network_rank", 128), workload.SPIRV(spirv, "network_rank", 64))
 
-// rankParams are the parameters of RankKernel.
+// rankParams are the parameters of rankOnDevices.
 type rankParams struct {
 	blocks   int     // of this task
 	first    int     // row of this task
@@ -35,7 +35,7 @@ type rankParams struct {
 }
 
 var rankKernel = signature.Of(signature.Kernel{
-	Name: RankKernel.Name, Does: "a step of PageRank for blocks of rows of a graph", Grid: "blocks", Per: []uint32{1},
+	Name: rankOnDevices.Name, Does: "a step of PageRank for blocks of rows of a graph", Grid: "blocks", Per: []uint32{1},
 	Args: []signature.Arg{
 		signature.In("bounds", graph.U4), signature.In("starts", graph.U4), signature.In("columns", graph.U4), signature.In("weights", graph.F8),
 		signature.In("given", graph.F8), signature.In("shares", graph.F8), signature.Out("given now", graph.F8), signature.Out("changes", graph.F8),
@@ -156,7 +156,7 @@ func (m *rowsOf) weigh(to, shares []float64, from int, weights, x []float64, dam
 	return true
 }
 
-// RankJob is the PageRank of one graph.
+// rankingJob is the PageRank of one graph.
 //
 // Steps do not keep the sum of ranks at one. A walk goes from a node without edges to any node, with
 // the same probabilities as it begins, so that such nodes only multiply all ranks by one factor.
@@ -166,7 +166,7 @@ func (m *rowsOf) weigh(to, shares []float64, from int, weights, x []float64, dam
 // Kernels have nodes in the order of the numbers of edges that lead to them. Rows of equal length are
 // then side by side, so that a processor predicts where each ends, and the ranks that are read most
 // often lie close together.
-type RankJob struct {
+type rankingJob struct {
 	workload.Stop
 
 	c       Config
@@ -187,7 +187,7 @@ type RankJob struct {
 	misses        []workload.Miss
 }
 
-func newRankJob(c Config) (*RankJob, error) {
+func newRankJob(c Config) (*rankingJob, error) {
 	g, err := c.graph()
 	if err != nil {
 		return nil, err
@@ -198,12 +198,12 @@ func newRankJob(c Config) (*RankJob, error) {
 	return rankJob(c, g)
 }
 
-func rankJob(c Config, g *Graph) (*RankJob, error) {
+func rankJob(c Config, g *Graph) (*rankingJob, error) {
 	if err := g.weighable(); err != nil {
 		return nil, err
 	}
 	n := g.Rows()
-	j := &RankJob{c: c, graph: g, devices: 1}
+	j := &rankingJob{c: c, graph: g, devices: 1}
 	j.in, j.place = g.Transposed().byLength()
 	j.bounds = blocks(j.in.Starts)
 	j.columns, j.weights = append(j.in.Columns, 0), append(j.in.Values, 0)
@@ -233,15 +233,15 @@ func (g *Graph) out(i int) float64 {
 	return sum
 }
 
-func (j *RankJob) blocks() int { return len(j.bounds) - 1 }
+func (j *rankingJob) blocks() int { return len(j.bounds) - 1 }
 
 // Name names the graph.
-func (j *RankJob) Name() string {
+func (j *rankingJob) Name() string {
 	return fmt.Sprintf("network PageRank of %s, %s, %s", j.graph.Name, j.graph.edges(), text.Count(j.c.Steps, "step"))
 }
 
 // Class is R: sums are taken over rows and blocks, which do not depend on devices.
-func (j *RankJob) Class() workload.Class { return workload.RowExact }
+func (j *rankingJob) Class() workload.Class { return workload.RowExact }
 
 // spread says which rows and edges belong to each block.
 type spread struct {
@@ -265,10 +265,10 @@ func slice(d graph.DataID, a graph.Access, r sched.Range, each, more int64) grap
 	return graph.Use{Data: d, Access: a, Offset: each * r.Lo, Bytes: each * (r.Len() + more)}
 }
 
-func (j *RankJob) spread() spread { return spread{j.bounds, j.in.Starts} }
+func (j *rankingJob) spread() spread { return spread{j.bounds, j.in.Starts} }
 
 // Items are the blocks of rows. They have about as many edges each.
-func (j *RankJob) Items() sched.Items {
+func (j *rankingJob) Items() sched.Items {
 	s, steps := j.spread(), int64(j.c.Steps)
 	each := int64(4) // bytes of an edge
 	if j.in.Values != nil {
@@ -290,7 +290,7 @@ func (j *RankJob) Items() sched.Items {
 
 // work is the operations and bytes of a step for some blocks, in which a row is as much as some
 // edges.
-func (j *RankJob) work(lo, hi int64) graph.Work {
+func (j *rankingJob) work(lo, hi int64) graph.Work {
 	s := j.spread()
 	edges := float64(s.edges(lo, hi).Len() + rowWork*s.rows(lo, hi).Len())
 	bytes := 12 * edges
@@ -305,14 +305,14 @@ func (j *RankJob) work(lo, hi int64) graph.Work {
 func cost(w graph.Work) float64 { return w.Ops + 4*w.Bytes }
 
 // Place remembers how many devices there are.
-func (j *RankJob) Place(m *machine.Machine) error {
-	on, err := workload.Able(m, RankKernel)
+func (j *rankingJob) Place(m *machine.Machine) error {
+	on, err := workload.Able(m, rankOnDevices)
 	j.devices = len(on)
 	return err
 }
 
 // Whole is all steps as one task.
-func (j *RankJob) Whole() graph.Task {
+func (j *rankingJob) Whole() graph.Task {
 	t := j.task(0, int64(j.blocks()), 0)
 	one := t.Steps[0]
 	for range j.c.Steps - 1 {
@@ -323,7 +323,7 @@ func (j *RankJob) Whole() graph.Task {
 	return t
 }
 
-func (j *RankJob) task(lo, hi int64, step int) graph.Task {
+func (j *rankingJob) task(lo, hi int64, step int) graph.Task {
 	rows := j.spread().rows(lo, hi)
 	p := rankParams{blocks: int(hi - lo), first: int(rows.Lo), rows: int(rows.Len()), all: j.in.Rows(), damping: j.c.Damping}
 	if j.in.Values != nil {
@@ -334,14 +334,14 @@ func (j *RankJob) task(lo, hi int64, step int) graph.Task {
 	}
 	return graph.Task{
 		Name:  fmt.Sprintf("step %d of rows %d-%d", step, rows.Lo, rows.Hi),
-		Steps: []graph.Step{graph.Step{Kernel: RankKernel, Launch: graph.Grid(hi - lo)}.With(p)},
+		Steps: []graph.Step{graph.Step{Kernel: rankOnDevices, Launch: graph.Grid(hi - lo)}.With(p)},
 		Work:  j.work(lo, hi),
 	}
 }
 
 // Graph has a task for each step and range of blocks. A task reads what all nodes give, which the
 // tasks of the step before wrote.
-func (j *RankJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
+func (j *rankingJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	b := graph.Builder{Stop: j.Stopped}
 	n, count := int64(j.in.Rows()), int64(j.blocks())
 	bounds := b.Data(graph.Data{Name: "bounds", Bytes: 4 * (count + 1), Input: true})
@@ -382,7 +382,7 @@ func (j *RankJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 }
 
 // Bind ties the graph and the ranks to the job's memory.
-func (j *RankJob) Bind() []weft.Binding {
+func (j *rankingJob) Bind() []weft.Binding {
 	out := []weft.Binding{
 		weft.Bind("bounds", j.bounds), weft.Bind("starts", j.in.Starts), weft.Bind("columns", j.columns), weft.Bind("weights", j.weights),
 		weft.Bind("shares", j.shares), weft.Bind("start", j.start), weft.Bind("given", j.given), weft.Bind("changes", j.changes),
@@ -395,10 +395,10 @@ func (j *RankJob) Bind() []weft.Binding {
 
 // Given returns the rank that each node gives along an edge of weight one after the last step, in the
 // job's own memory and order: its rank, up to a common factor, divided by the weight of its edges.
-func (j *RankJob) Given() []float64 { return j.given }
+func (j *rankingJob) Given() []float64 { return j.given }
 
 // Ranks are the ranks of all nodes, which have a sum of one.
-func (j *RankJob) Ranks() []float64 {
+func (j *rankingJob) Ranks() []float64 {
 	j.ranks = slices.Grow(j.ranks[:0], len(j.given))
 	sum := 0.
 	for _, p := range j.place {
@@ -414,7 +414,7 @@ func (j *RankJob) Ranks() []float64 {
 
 // Residual is the sum of the changes of ranks in the last step, relative to the sum of ranks. The sum
 // of the errors of all ranks is at most twice the residual, divided by 1 - damping.
-func (j *RankJob) Residual() float64 {
+func (j *rankingJob) Residual() float64 {
 	change, sum := 0., 0.
 	for _, c := range j.changes {
 		change += c
@@ -426,7 +426,7 @@ func (j *RankJob) Residual() float64 {
 }
 
 // Unfinished is the reason why ranks are not as exact as was asked for.
-func (j *RankJob) Unfinished() error {
+func (j *rankingJob) Unfinished() error {
 	if r := j.Residual(); !(r <= j.c.Tolerance) {
 		return fmt.Errorf("%s: the residual is %.3g, and %.3g was asked for: %w", j.Name(), r, j.c.Tolerance, ErrUnfinished)
 	}
@@ -434,12 +434,12 @@ func (j *RankJob) Unfinished() error {
 }
 
 // Rate is edges a second.
-func (j *RankJob) Rate(d time.Duration) string {
+func (j *rankingJob) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.1f M edges/s", float64(j.in.Nonzeros())*float64(j.c.Steps)/d.Seconds()/1e6)
 }
 
 // Summary is the nodes with the highest ranks, and the residual.
-func (j *RankJob) Summary() string {
+func (j *rankingJob) Summary() string {
 	ranks := j.Ranks()
 	return fmt.Sprintf("residual %.3g, highest ranks %s", j.Residual(), highest(ranks, 3))
 }

@@ -34,14 +34,14 @@ func number(line []byte, x float64, bits int) []byte {
 
 // WriteTable writes the ranks as CSV with the columns node and rank. Nodes are numbered from 0 on, which in
 // files of MatrixMarket and METIS is one less than the number there.
-func (j *RankJob) WriteTable(w io.Writer) error {
+func (j *rankingJob) WriteTable(w io.Writer) error {
 	ranks := j.Ranks()
 	return table(w, "rank", len(ranks), func(line []byte, i int) []byte { return number(line, ranks[i], 64) })
 }
 
 // WriteTable writes the features behind the last layer as CSV with the columns node, feature 0, feature 1 and so on.
-// Nodes are numbered as in [RankJob.WriteTable].
-func (j *LayersJob) WriteTable(w io.Writer) error {
+// Nodes are numbered as in [rankingJob.WriteTable].
+func (j *layerJob) WriteTable(w io.Writer) error {
 	last := j.Result(len(j.results) - 1)
 	columns := []byte("feature 0")
 	for k := 1; k < last.Cols; k++ {
@@ -56,8 +56,8 @@ func (j *LayersJob) WriteTable(w io.Writer) error {
 }
 
 // WriteTable writes CSV with the columns node and closeness, or node, the medoid nearest to it and the distance.
-// Nodes are numbered as in [RankJob.WriteTable].
-func (j *DistanceJob) WriteTable(w io.Writer) error {
+// Nodes are numbered as in [rankingJob.WriteTable].
+func (j *distancesJob) WriteTable(w io.Writer) error {
 	if j.c.Problem == Closeness {
 		return table(w, "closeness", j.n, func(line []byte, i int) []byte { return number(line, float64(j.close[i]), 32) })
 	}

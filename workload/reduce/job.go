@@ -19,8 +19,8 @@ import (
 // ErrConfig is wrapped by every error of Validate.
 var ErrConfig = errors.New("bad reduction")
 
-// ErrWrong is returned by [Job.Check] for a number that is not the result.
-var ErrWrong = errors.New("not the reduction")
+// errWrong is returned by [job.Check] for a number that is not the result.
+var errWrong = errors.New("not the reduction")
 
 // operation is an operation to reduce with: a kernel that folds blocks into partial
 // results, and one that folds these.
@@ -84,9 +84,9 @@ func (c Config) Validate() error {
 // Bytes is the host memory that the job takes: the elements and the result.
 func (c Config) Bytes() float64 { return 4*float64(c.N) + 4 }
 
-// Job reduces one vector of float32. Blocks are dealt out; one last task folds
+// job reduces one vector of float32. Blocks are dealt out; one last task folds
 // the partial results of all.
-type Job struct {
+type job struct {
 	workload.Declared
 	c   Config
 	op  operation
@@ -96,11 +96,12 @@ type Job struct {
 
 // New makes the vector: uniform in (-1, 1), by logical index, so it does not
 // depend on who computes.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	j := &Job{c: c, x: make([]float32, c.N)}
+	j := &job{c: c, x: make([]float32, c.N)}
 	j.op = operations[slices.Index(Operations(), c.Op)]
 	philox.Fill32(j.x, c.Seed, 0)
 	return j.declare(), nil
@@ -112,13 +113,13 @@ func Funcs() map[string]weft.Func {
 }
 
 var kernels = []signature.Kernel{
-	foldBlocks("sum", SumBlocks[float32]),
-	foldBlocks("max", MaxBlocks[float32]),
-	foldBlocks("min", MinBlocks[float32]),
-	foldPartials("sum", func(partial []float32, _ int) float32 { return Sum(partial) }),
-	foldPartials("average", Average[float32]),
-	foldPartials("max", func(partial []float32, _ int) float32 { return Max(partial) }),
-	foldPartials("min", func(partial []float32, _ int) float32 { return Min(partial) }),
+	foldBlocks("sum", sumBlocks[float32]),
+	foldBlocks("max", maxBlocks[float32]),
+	foldBlocks("min", minBlocks[float32]),
+	foldPartials("sum", func(partial []float32, _ int) float32 { return sumOf(partial) }),
+	foldPartials("average", averageOf[float32]),
+	foldPartials("max", func(partial []float32, _ int) float32 { return maxOf(partial) }),
+	foldPartials("min", func(partial []float32, _ int) float32 { return minOf(partial) }),
 }
 
 // itemBlocks is the number of blocks in one item of the Go kernels: half a mebibyte, some
@@ -148,7 +149,7 @@ func foldBlocks(op string, kernel func(dst, src []float32, lo, hi int)) signatur
 		return n, signature.Positive([]string{"n"}, p.n)
 	}, func(c *weft.Call, p blockParams, lo, hi int) {
 		src, dst := weft.View[float32](c.Args[0])[:p.n], weft.View[float32](c.Args[1])
-		kernel(dst, src, lo*itemBlocks, min(hi*itemBlocks, Blocks(p.n)))
+		kernel(dst, src, lo*itemBlocks, min(hi*itemBlocks, blocksOf(p.n)))
 	})
 }
 
@@ -171,26 +172,26 @@ func foldPartials(op string, kernel func(partial []float32, n int) float32) sign
 
 // declare says what the job is: elements, cut at blocks, and a last task that folds the partial results of all. The
 // tree is fixed, and so results are exact. The time to fold partial results is negligible.
-func (j *Job) declare() *Job {
-	partials := Blocks(j.c.N)
+func (j *job) declare() *job {
+	partials := blocksOf(j.c.N)
 	j.Declared = workload.Declare(workload.Declaration{
 		Name: fmt.Sprintf("reduce %s of %d", j.c.Op, j.c.N), Class: workload.Exact, Of: "elements", Extent: int64(j.c.N), Align: Block,
 		Ports: []workload.Port{
 			workload.In("elements", j.x, 1), workload.Between("partials", int64(4*partials), 4).Per(Block).Elements(graph.F4),
 			workload.Out("result", j.out[:], 0).NoRange().Elements(graph.F4),
 		},
-		Cost: func(lo, hi int64) float64 { return Ops(int(hi - lo)) },
+		Cost: func(lo, hi int64) float64 { return ops(int(hi - lo)) },
 		Task: func(t *graph.Task, lo, hi int64) {
 			n := int(hi - lo)
-			t.Steps = []graph.Step{graph.Step{Kernel: j.op.blocks, Launch: graph.Grid(int64(Blocks(n)))}.With(blockParams{n})}
-			t.Work = graph.Work{Ops: Ops(n), Bytes: Bytes(n, 4)}
+			t.Steps = []graph.Step{graph.Step{Kernel: j.op.blocks, Launch: graph.Grid(int64(blocksOf(n)))}.With(blockParams{n})}
+			t.Work = graph.Work{Ops: ops(n), Bytes: traffic(n, 4)}
 		},
 		Then: func(b *graph.Builder) {
 			b.Add(graph.Task{
 				Name:      "fold",
 				Steps:     []graph.Step{graph.Step{Kernel: j.op.fold, Launch: graph.Grid(1)}.With(foldParams{partials, j.c.N})},
 				Uses:      []graph.Use{{Data: 1, Access: graph.Read}, {Data: 2, Access: graph.Write}},
-				Work:      graph.Work{Ops: Ops(partials), Bytes: Bytes(partials, 4)},
+				Work:      graph.Work{Ops: ops(partials), Bytes: traffic(partials, 4)},
 				Workspace: int64(4 * partials),
 			})
 		},
@@ -200,19 +201,19 @@ func (j *Job) declare() *Job {
 
 // Elements are the vector in the job's own memory. Between runs a caller may set
 // them to the numbers it wants reduced.
-func (j *Job) Elements() []float32 { return j.x }
+func (j *job) Elements() []float32 { return j.x }
 
 // Result is the result of the last run.
-func (j *Job) Result() float32 { return j.out[0] }
+func (j *job) Result() float32 { return j.out[0] }
 
 // Summary is the result.
-func (j *Job) Summary() string { return fmt.Sprintf("%s %v", j.c.Op, j.Result()) }
+func (j *job) Summary() string { return fmt.Sprintf("%s %v", j.c.Op, j.Result()) }
 
 // Check compares the result bit for bit with the order of operations that the
 // package prescribes, followed one element at a time. Sums and averages are
 // also compared with the sum in float64, within what rounding and overflows can give along
-// the longest way through the tree. The error is [ErrWrong].
-func (j *Job) Check() error {
+// the longest way through the tree. The error is [errWrong].
+func (j *job) Check() error {
 	got := j.Result()
 	var want float32
 	switch j.c.Op {
@@ -221,7 +222,7 @@ func (j *Job) Check() error {
 	case "min":
 		want = slices.Min(j.x)
 	default:
-		levels := bits.Len(uint(Blocks(j.c.N) - 1))
+		levels := bits.Len(uint(blocksOf(j.c.N) - 1))
 		if want = j.tree(levels, 0); j.c.Op == "average" {
 			want /= float32(j.c.N)
 		}
@@ -230,7 +231,7 @@ func (j *Job) Check() error {
 		}
 	}
 	if math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
-		return fmt.Errorf("%s: %v, want %v: %w", j.Name(), got, want, ErrWrong)
+		return fmt.Errorf("%s: %v, want %v: %w", j.Name(), got, want, errWrong)
 	}
 	return nil
 }
@@ -238,7 +239,7 @@ func (j *Job) Check() error {
 // checkSum compares a sum or average with the one in float64, within the error of a number
 // of roundings. It may be infinite where the terms of one sign exceed float32, and not a
 // number where those of both signs do.
-func (j *Job) checkSum(got float32, roundings int) error {
+func (j *job) checkSum(got float32, roundings int) error {
 	above, below := 0., 0.
 	for _, v := range j.x {
 		if x := float64(v); x > 0 {
@@ -268,14 +269,14 @@ func (j *Job) checkSum(got float32, roundings int) error {
 		ok = up && down
 	}
 	if !ok {
-		return fmt.Errorf("%s: %v, want %v ± %v: %w", j.Name(), got, sum, limit, ErrWrong)
+		return fmt.Errorf("%s: %v, want %v ± %v: %w", j.Name(), got, sum, limit, errWrong)
 	}
 	return nil
 }
 
 // tree returns the sum of 2^level blocks, or those there are of them, from block
 // i·2^level on.
-func (j *Job) tree(level, i int) float32 {
+func (j *job) tree(level, i int) float32 {
 	if level == 0 {
 		var sum [lanes]float32
 		for k, v := range j.x[i*Block : min((i+1)*Block, len(j.x))] {
@@ -289,18 +290,18 @@ func (j *Job) tree(level, i int) float32 {
 		return sum[0]
 	}
 	left := j.tree(level-1, 2*i)
-	if (2*i+1)<<(level-1) >= Blocks(len(j.x)) {
+	if (2*i+1)<<(level-1) >= blocksOf(len(j.x)) {
 		return left
 	}
 	return left + j.tree(level-1, 2*i+1)
 }
 
 // Misses is nothing: the result is compared in every bit.
-func (j *Job) Misses() []workload.Miss {
+func (j *job) Misses() []workload.Miss {
 	return []workload.Miss{{What: "a wrong result", Chance: 0}}
 }
 
 // Rate is bytes read a second.
-func (j *Job) Rate(d time.Duration) string {
-	return fmt.Sprintf("%.2f GB/s", Bytes(j.c.N, 4)/d.Seconds()/1e9)
+func (j *job) Rate(d time.Duration) string {
+	return fmt.Sprintf("%.2f GB/s", traffic(j.c.N, 4)/d.Seconds()/1e9)
 }

@@ -2,11 +2,11 @@
 // average, maximum, minimum. [Of] folds a caller's vector on the devices of a runtime.
 //
 // A vector is cut into blocks of [Block] elements. A kernel folds each block of
-// a range into one partial result, and [Sum], [Max] or [Min] folds the partial
+// a range into one partial result, and another folds the partial
 // results, in a tree whose shape depends on the length of the vector alone.
 // Parts given to different devices that begin and end at blocks therefore give
 // bitwise the same result for every cut: class X. A device's own order of
-// additions within a block is prescribed too (see [SumBlocks]), and is one that
+// additions within a block is prescribed too, and is one that
 // a warp of 32 threads follows naturally. Parts that cut through blocks, or
 // library routines, are class T for sums.
 //
@@ -21,29 +21,29 @@ const Block = 4096
 // lanes is the number of interleaved sums in a block.
 const lanes = 32
 
-// Float is an element type.
-type Float interface{ float32 | float64 }
+// float is an element type.
+type float interface{ float32 | float64 }
 
-// Blocks returns the number of blocks of a vector of n elements; the last one
+// blocksOf returns the number of blocks of a vector of n elements; the last one
 // may be short.
-func Blocks(n int) int { return (n + Block - 1) / Block }
+func blocksOf(n int) int { return (n + Block - 1) / Block }
 
 // block returns the elements of a block.
-func block[T Float](src []T, b int) []T {
+func block[T float](src []T, b int) []T {
 	return src[b*Block : min((b+1)*Block, len(src))]
 }
 
-// SumBlocks writes the sums of the blocks lo to hi-1 of src to the same places
+// sumBlocks writes the sums of the blocks lo to hi-1 of src to the same places
 // of dst. Within a block, element i is added to lane i%32 in the order of the
 // elements, starting from zero, and the lanes are then folded in halves: lane l
 // and l+16, then l+8, and so on.
-func SumBlocks[T Float](dst, src []T, lo, hi int) {
+func sumBlocks[T float](dst, src []T, lo, hi int) {
 	for b := lo; b < hi; b++ {
 		dst[b] = sumBlock(block(src, b))
 	}
 }
 
-func sumBlock[T Float](src []T) T {
+func sumBlock[T float](src []T) T {
 	var sum [lanes]T
 	whole := len(src) / lanes * lanes
 	if whole > 0 && sumWide(&sum, src[:whole]) {
@@ -71,7 +71,7 @@ func sumBlock[T Float](src []T) T {
 }
 
 // foldLanes adds the elements that do not fill all lanes, then the lanes.
-func foldLanes[T Float](sum *[lanes]T, rest []T) T {
+func foldLanes[T float](sum *[lanes]T, rest []T) T {
 	for i, x := range rest {
 		sum[i] += x
 	}
@@ -83,9 +83,9 @@ func foldLanes[T Float](sum *[lanes]T, rest []T) T {
 	return sum[0]
 }
 
-// MaxBlocks writes the largest elements of the blocks lo to hi-1 of src to the
+// maxBlocks writes the largest elements of the blocks lo to hi-1 of src to the
 // same places of dst. A block with a NaN yields a NaN; +0 is larger than -0.
-func MaxBlocks[T Float](dst, src []T, lo, hi int) {
+func maxBlocks[T float](dst, src []T, lo, hi int) {
 	for b := lo; b < hi; b++ {
 		x := block(src, b)
 		m, _, done := extremaWide(x)
@@ -98,9 +98,9 @@ func MaxBlocks[T Float](dst, src []T, lo, hi int) {
 	}
 }
 
-// MinBlocks writes the smallest elements of the blocks lo to hi-1 of src to the
+// minBlocks writes the smallest elements of the blocks lo to hi-1 of src to the
 // same places of dst. A block with a NaN yields a NaN; -0 is smaller than +0.
-func MinBlocks[T Float](dst, src []T, lo, hi int) {
+func minBlocks[T float](dst, src []T, lo, hi int) {
 	for b := lo; b < hi; b++ {
 		x := block(src, b)
 		_, m, done := extremaWide(x)
@@ -115,7 +115,7 @@ func MinBlocks[T Float](dst, src []T, lo, hi int) {
 
 // canonical returns x, or the NaN that zero divided by zero is: otherwise its
 // bits would tell in which order several NaNs were met.
-func canonical[T Float](x T) T {
+func canonical[T float](x T) T {
 	if x != x {
 		var zero T
 		return zero / zero
@@ -123,10 +123,10 @@ func canonical[T Float](x T) T {
 	return x
 }
 
-// Sum folds the partial sums of all blocks of a vector into their sum and
+// sumOf folds the partial sums of all blocks of a vector into their sum and
 // overwrites them. Neighbours are added in rounds, 0 and 1, 2 and 3, and so on,
 // and an odd last one moves on unchanged. The sum of nothing is zero.
-func Sum[T Float](partial []T) T {
+func sumOf[T float](partial []T) T {
 	if len(partial) == 0 {
 		return 0
 	}
@@ -141,12 +141,12 @@ func Sum[T Float](partial []T) T {
 	return partial[0]
 }
 
-// Average folds the partial sums of all blocks of a vector of n > 0 elements
+// averageOf folds the partial sums of all blocks of a vector of n > 0 elements
 // into its average and overwrites them.
-func Average[T Float](partial []T, n int) T { return Sum(partial) / T(n) }
+func averageOf[T float](partial []T, n int) T { return sumOf(partial) / T(n) }
 
-// Max returns the largest of one or more partial results of MaxBlocks.
-func Max[T Float](partial []T) T {
+// maxOf returns the largest of one or more partial results of maxBlocks.
+func maxOf[T float](partial []T) T {
 	m := partial[0]
 	for _, v := range partial[1:] {
 		m = max(m, v)
@@ -154,8 +154,8 @@ func Max[T Float](partial []T) T {
 	return canonical(m)
 }
 
-// Min returns the smallest of one or more partial results of MinBlocks.
-func Min[T Float](partial []T) T {
+// minOf returns the smallest of one or more partial results of minBlocks.
+func minOf[T float](partial []T) T {
 	m := partial[0]
 	for _, v := range partial[1:] {
 		m = min(m, v)
@@ -163,19 +163,19 @@ func Min[T Float](partial []T) T {
 	return canonical(m)
 }
 
-// Cut divides a vector of n elements into parts runs of whole blocks whose
+// cutBlocks divides a vector of n elements into parts runs of whole blocks whose
 // numbers differ by one at most, and returns the block where each begins, with
 // the number of blocks at the end.
-func Cut(n, parts int) []int {
+func cutBlocks(n, parts int) []int {
 	begin := make([]int, parts+1)
 	for i := range begin {
-		begin[i] = i * Blocks(n) / parts
+		begin[i] = i * blocksOf(n) / parts
 	}
 	return begin
 }
 
-// Ops returns the number of operations to fold n elements.
-func Ops(n int) float64 { return float64(n) }
+// ops returns the number of operations to fold n elements.
+func ops(n int) float64 { return float64(n) }
 
-// Bytes returns the memory traffic, in bytes, to fold n elements of a size in bytes.
-func Bytes(n, size int) float64 { return float64(n) * float64(size) }
+// traffic returns the memory traffic, in bytes, to fold n elements of a size in bytes.
+func traffic(n, size int) float64 { return float64(n) * float64(size) }

@@ -13,6 +13,6 @@ func TestLargest(t *testing.T) {
 		if err := c.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		workloadtest.Largest(t, (&Job{c: c, op: operations[i], x: workloadtest.Hollow[float32](t, c.N)}).declare())
+		workloadtest.Largest(t, (&job{c: c, op: operations[i], x: workloadtest.Hollow[float32](t, c.N)}).declare())
 	}
 }

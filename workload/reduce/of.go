@@ -20,7 +20,7 @@ func Of(ctx context.Context, rt *weft.Runtime, op string, xs []float32) (float32
 	if err := c.Validate(); err != nil {
 		return 0, err
 	}
-	j := &Job{c: c, op: operations[slices.Index(Operations(), op)], x: xs}
+	j := &job{c: c, op: operations[slices.Index(Operations(), op)], x: xs}
 	if _, err := workload.Call(ctx, rt, j.declare(), "reduce"); err != nil {
 		return 0, err
 	}

@@ -11,23 +11,23 @@ import (
 )
 
 // fold is a kernel with the function that folds its partial results.
-type fold[T Float] struct {
+type fold[T float] struct {
 	name   string
 	blocks func(dst, src []T, lo, hi int)
 	finish func([]T) T
 }
 
-func folds[T Float]() []fold[T] {
+func folds[T float]() []fold[T] {
 	return []fold[T]{
-		{"sum", SumBlocks[T], Sum[T]},
-		{"max", MaxBlocks[T], Max[T]},
-		{"min", MinBlocks[T], Min[T]},
+		{"sum", sumBlocks[T], sumOf[T]},
+		{"max", maxBlocks[T], maxOf[T]},
+		{"min", minBlocks[T], minOf[T]},
 	}
 }
 
 // run folds a vector in one part.
 func (f fold[T]) run(x []T) T {
-	partial := make([]T, Blocks(len(x)))
+	partial := make([]T, blocksOf(len(x)))
 	f.blocks(partial, x, 0, len(partial))
 	return f.finish(partial)
 }
@@ -41,7 +41,7 @@ func everyKernel(t *testing.T, test func(t *testing.T)) {
 	}
 }
 
-func normal[T Float](n int, seed uint64) []T {
+func normal[T float](n int, seed uint64) []T {
 	r := rand.New(rand.NewPCG(seed, 3))
 	x := make([]T, n)
 	for i := range x {
@@ -58,7 +58,7 @@ func TestIntegersAreExact(t *testing.T) {
 	everyKernel(t, integersAreExact[float64])
 }
 
-func integersAreExact[T Float](t *testing.T) {
+func integersAreExact[T float](t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range sizes {
 		x := make([]T, n)
@@ -73,9 +73,9 @@ func integersAreExact[T Float](t *testing.T) {
 				t.Errorf("%s of %d integers is %v, want %d", folds[T]()[i].name, n, got, want)
 			}
 		}
-		partial := make([]T, Blocks(n))
-		SumBlocks(partial, x, 0, len(partial))
-		if got := Average(partial, n); got != T(sum)/T(n) {
+		partial := make([]T, blocksOf(n))
+		sumBlocks(partial, x, 0, len(partial))
+		if got := averageOf(partial, n); got != T(sum)/T(n) {
 			t.Errorf("average of %d integers is %v, want %v", n, got, T(sum)/T(n))
 		}
 	}
@@ -88,7 +88,7 @@ func TestAgainstBigFloat(t *testing.T) {
 	everyKernel(t, func(t *testing.T) { againstBigFloat[float64](t, 1.0/(1<<53)) })
 }
 
-func againstBigFloat[T Float](t *testing.T, eps float64) {
+func againstBigFloat[T float](t *testing.T, eps float64) {
 	for _, n := range sizes {
 		x := normal[T](n, uint64(n))
 		exact := new(big.Float).SetPrec(300)
@@ -150,13 +150,13 @@ func TestCutsDoNotChangeResult(t *testing.T) {
 	everyKernel(t, cutsDoNotChangeResult[float64])
 }
 
-func cutsDoNotChangeResult[T Float](t *testing.T) {
+func cutsDoNotChangeResult[T float](t *testing.T) {
 	for _, n := range sizes {
 		x := normal[T](n, uint64(2*n))
 		for _, f := range folds[T]() {
 			want := f.run(x)
 			for parts := 1; parts <= 8; parts++ {
-				begin := Cut(n, parts)
+				begin := cutBlocks(n, parts)
 				var partial []T
 				for p := range parts {
 					own := slices.Clone(x[min(begin[p]*Block, n):min(begin[p+1]*Block, n)])
@@ -204,7 +204,7 @@ func specialValues(t *testing.T) {
 			}
 		}
 	}
-	if Sum([]float64{}) != 0 {
+	if sumOf([]float64{}) != 0 {
 		t.Error("the sum of nothing is not zero")
 	}
 	// Different NaNs give one NaN, whichever comes first.
@@ -231,12 +231,12 @@ func TestCheckSum(t *testing.T) {
 		{[]float32{1, 2}, "average", []float32{1.5}, []float32{inf, nan, 1.501, 3}},
 	} {
 		for _, got := range c.right {
-			if err := (&Job{c: Config{Op: c.op, N: len(c.x)}, x: c.x}).declare().checkSum(got, 8); err != nil {
+			if err := (&job{c: Config{Op: c.op, N: len(c.x)}, x: c.x}).declare().checkSum(got, 8); err != nil {
 				t.Error(err)
 			}
 		}
 		for _, got := range c.wrong {
-			if err := (&Job{c: Config{Op: c.op, N: len(c.x)}, x: c.x}).declare().checkSum(got, 8); !errors.Is(err, ErrWrong) {
+			if err := (&job{c: Config{Op: c.op, N: len(c.x)}, x: c.x}).declare().checkSum(got, 8); !errors.Is(err, errWrong) {
 				t.Errorf("%s of %v: %v passes: %v", c.op, c.x, got, err)
 			}
 		}
@@ -259,9 +259,9 @@ func BenchmarkFold(b *testing.B) {
 	b.Run("float64", bench[float64])
 }
 
-func bench[T Float](b *testing.B) {
+func bench[T float](b *testing.B) {
 	const n = 1 << 24
-	x, partial := normal[T](n, 1), make([]T, Blocks(n))
+	x, partial := normal[T](n, 1), make([]T, blocksOf(n))
 	size := 4
 	if _, ok := any(T(0)).(float64); ok {
 		size = 8

@@ -23,7 +23,7 @@ func extrema64(most, least, src *float64, rows int) (nan bool)
 
 // sumWide sets the lanes of sum to the sums over a number of whole rows of src,
 // if there is a kernel for it.
-func sumWide[T Float](sum *[lanes]T, src []T) bool {
+func sumWide[T float](sum *[lanes]T, src []T) bool {
 	if !wide {
 		return false
 	}
@@ -38,7 +38,7 @@ func sumWide[T Float](sum *[lanes]T, src []T) bool {
 
 // extremaWide returns the largest and the smallest of the first elements of src,
 // and how many those are: at least one.
-func extremaWide[T Float](src []T) (most, least T, done int) {
+func extremaWide[T float](src []T) (most, least T, done int) {
 	var high, low [16]T
 	var n int // elements in a vector
 	var nan bool

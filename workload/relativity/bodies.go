@@ -14,10 +14,10 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// BodiesKernel moves bodies by a step: their velocities by the pull of all bodies, and then
+// bodiesOnDevices moves bodies by a step: their velocities by the pull of all bodies, and then
 // their places by the velocities. Its arguments are the places of all bodies, their masses,
 // the velocities of some of them, and the places and velocities of these behind the step.
-var BodiesKernel = workload.With(graph.GoKernel("relativity.bodies", lanes),
+var bodiesOnDevices = workload.With(graph.GoKernel("relativity.bodies", lanes),
 	workload.PTX(ptx, "relativity_bodies", 256, 256), workload.SPIRV(spirv, "relativity_bodies", 64, 64))
 
 // lanes is the number of bodies of an item of the Go kernel.
@@ -30,7 +30,7 @@ const (
 	soft2    = 1.0 / 1024
 )
 
-// bodyParams are the parameters of BodiesKernel.
+// bodyParams are the parameters of bodiesOnDevices.
 type bodyParams struct {
 	all, first, n int // bodies, and those that move
 	step, soft2   float32
@@ -98,8 +98,8 @@ func (g *group) pull(at, mass []float32) {
 	}
 }
 
-// BodyJob is one set of bodies.
-type BodyJob struct {
+// bodyJob is one set of bodies.
+type bodyJob struct {
 	workload.Stop
 
 	c    Config
@@ -110,9 +110,9 @@ type BodyJob struct {
 }
 
 // newBodies draws bodies of a mass of one together in a cube, at rest together.
-func newBodies(c Config) *BodyJob {
+func newBodies(c Config) *bodyJob {
 	n := c.Count
-	j := &BodyJob{c: c, mass: make([]float32, n), startAt: make([]float32, 3*n), startV: make([]float32, 3*n)}
+	j := &bodyJob{c: c, mass: make([]float32, n), startAt: make([]float32, 3*n), startV: make([]float32, 3*n)}
 	j.at, j.v = make([]float32, 3*n*c.Steps), make([]float32, 3*n*c.Steps)
 	draw := philox.Source{Seed: c.Seed, Stream: streamBodies}
 	var momentum [3]float64
@@ -133,15 +133,15 @@ func newBodies(c Config) *BodyJob {
 }
 
 // Name says how many bodies there are.
-func (j *BodyJob) Name() string {
+func (j *bodyJob) Name() string {
 	return fmt.Sprintf("relativity %s, %s", text.Count(j.c.Count, "body"), text.Count(j.c.Steps, "step"))
 }
 
 // Class is R: a body is pulled by all in their order.
-func (j *BodyJob) Class() workload.Class { return workload.RowExact }
+func (j *bodyJob) Class() workload.Class { return workload.RowExact }
 
 // Items are the bodies.
-func (j *BodyJob) Items() sched.Items {
+func (j *bodyJob) Items() sched.Items {
 	n, steps := int64(j.c.Count), int64(j.c.Steps)
 	return sched.Items{
 		Extent: n,
@@ -150,7 +150,7 @@ func (j *BodyJob) Items() sched.Items {
 }
 
 // Whole is all steps of all bodies as one task.
-func (j *BodyJob) Whole() graph.Task {
+func (j *bodyJob) Whole() graph.Task {
 	t := j.task(0, 0, int64(j.c.Count))
 	for s := 1; s < j.c.Steps; s++ {
 		next := j.task(s, 0, int64(j.c.Count))
@@ -161,20 +161,20 @@ func (j *BodyJob) Whole() graph.Task {
 	return t
 }
 
-func (j *BodyJob) task(step int, lo, hi int64) graph.Task {
+func (j *bodyJob) task(step int, lo, hi int64) graph.Task {
 	const pairOps = 20
 	n, all := float64(hi-lo), float64(j.c.Count)
 	p := bodyParams{j.c.Count, int(lo), int(hi - lo), bodyStep, soft2}
 	return graph.Task{
 		Name:  fmt.Sprintf("step %d of bodies %d-%d", step, lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: BodiesKernel, Launch: graph.Grid(hi - lo)}.With(p)},
+		Steps: []graph.Step{graph.Step{Kernel: bodiesOnDevices, Launch: graph.Grid(hi - lo)}.With(p)},
 		Work:  graph.Work{Ops: pairOps * n * all, Bytes: 16*all + 36*n},
 	}
 }
 
 // Graph has a task for each step and range of bodies. A task reads the places of all, which the
 // tasks of the step before wrote.
-func (j *BodyJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
+func (j *bodyJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	b := graph.Builder{Stop: j.Stopped}
 	n, steps := int64(j.c.Count), int64(j.c.Steps)
 	mass := b.Data(graph.Data{Name: "masses", Bytes: 4 * n, Input: true})
@@ -200,7 +200,7 @@ func (j *BodyJob) Graph(ranges []sched.Range) (*graph.Graph, error) {
 }
 
 // Bind ties bodies to the job's memory.
-func (j *BodyJob) Bind() []weft.Binding {
+func (j *bodyJob) Bind() []weft.Binding {
 	return []weft.Binding{
 		weft.Bind("masses", j.mass), weft.Bind("first places", j.startAt), weft.Bind("first velocities", j.startV),
 		weft.Bind("places", j.at), weft.Bind("velocities", j.v),
@@ -208,10 +208,10 @@ func (j *BodyJob) Bind() []weft.Binding {
 }
 
 // Result is the places and velocities of all bodies behind each step, in the job's own memory.
-func (j *BodyJob) Result() (places, velocities []float32) { return j.at, j.v }
+func (j *bodyJob) Result() (places, velocities []float32) { return j.at, j.v }
 
 // momentum is the sum of masses times velocities, and of their sizes.
-func (j *BodyJob) momentum(v []float32) (sum [3]float64, size float64) {
+func (j *bodyJob) momentum(v []float32) (sum [3]float64, size float64) {
 	for i, m := range j.mass {
 		for k := range 3 {
 			p := float64(m) * float64(v[3*i+k])
@@ -223,7 +223,7 @@ func (j *BodyJob) momentum(v []float32) (sum [3]float64, size float64) {
 }
 
 // drift returns the change of the momentum, relative to the sum of the sizes of all momenta.
-func (j *BodyJob) drift() float64 {
+func (j *bodyJob) drift() float64 {
 	before, _ := j.momentum(j.startV)
 	after, size := j.momentum(j.v[len(j.v)-3*j.c.Count:])
 	off := 0.
@@ -234,12 +234,12 @@ func (j *BodyJob) drift() float64 {
 }
 
 // Summary says how well momentum is conserved.
-func (j *BodyJob) Summary() string {
+func (j *bodyJob) Summary() string {
 	return fmt.Sprintf("momentum drifts by %.2g of the sum over all bodies", j.drift())
 }
 
 // Rate is pairs a second.
-func (j *BodyJob) Rate(d time.Duration) string {
+func (j *bodyJob) Rate(d time.Duration) string {
 	n := float64(j.c.Count)
 	return fmt.Sprintf("%.3f Gpair/s", n*n*float64(j.c.Steps)/d.Seconds()/1e9)
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// BoostsKernel boosts events. Its arguments are events x and y, velocities, the events x as
+// boostsOnDevices boosts events. Its arguments are events x and y, velocities, the events x as
 // they are in frames that move with the velocities, and the Minkowski products of x and y.
-var BoostsKernel = workload.With(graph.GoKernel("relativity.boosts", 256),
+var boostsOnDevices = workload.With(graph.GoKernel("relativity.boosts", 256),
 	workload.PTX(ptx, "relativity_boosts", 128, 128), workload.SPIRV(spirv, "relativity_boosts", 64, 64))
 
-// boostParams are the parameters of BoostsKernel.
+// boostParams are the parameters of boostsOnDevices.
 type boostParams struct {
 	n int
 }
@@ -58,8 +58,8 @@ func boost(out, x, v []float64) {
 	}
 }
 
-// BoostJob is one set of events.
-type BoostJob struct {
+// boostJob is one set of events.
+type boostJob struct {
 	workload.Declared
 	c             Config
 	x, y, v       []float64
@@ -67,8 +67,8 @@ type BoostJob struct {
 }
 
 // newBoosts draws events in a cube around the origin, and velocities up to 0.99.
-func newBoosts(c Config) *BoostJob {
-	j := &BoostJob{c: c, x: make([]float64, 4*c.Count), y: make([]float64, 4*c.Count), v: make([]float64, 3*c.Count)}
+func newBoosts(c Config) *boostJob {
+	j := &boostJob{c: c, x: make([]float64, 4*c.Count), y: make([]float64, 4*c.Count), v: make([]float64, 3*c.Count)}
 	j.out, j.products = make([]float64, 4*c.Count), make([]float64, c.Count)
 	draw := philox.Source{Seed: c.Seed, Stream: streamEvents}
 	for i := range c.Count {
@@ -84,30 +84,30 @@ func newBoosts(c Config) *BoostJob {
 }
 
 // declare says what the job is. An event does not depend on others, and so rows are exact.
-func (j *BoostJob) declare() *BoostJob {
+func (j *boostJob) declare() *boostJob {
 	j.Declared = workload.Declare(workload.Declaration{
 		Name: fmt.Sprintf("relativity %d boosts", j.c.Count), Class: workload.RowExact, Of: "events", Extent: int64(j.c.Count),
 		Ports: []workload.Port{
 			workload.In("x", j.x, 4), workload.In("y", j.y, 4), workload.In("velocities", j.v, 3),
 			workload.Out("boosted", j.out, 4), workload.Out("products", j.products, 1),
 		},
-		Kernel: BoostsKernel, Params: func(lo, hi int64) any { return boostParams{int(hi - lo)} },
+		Kernel: boostsOnDevices, Params: func(lo, hi int64) any { return boostParams{int(hi - lo)} },
 		Ops: 60, Unit: graph.FP64,
 	})
 	return j
 }
 
 // Result is the boosted events and the products after a run, in the job's own memory.
-func (j *BoostJob) Result() (boosted, products []float64) { return j.out, j.products }
+func (j *boostJob) Result() (boosted, products []float64) { return j.out, j.products }
 
 // Rate is boosts a second, and the memory that they take.
-func (j *BoostJob) Rate(d time.Duration) string {
+func (j *boostJob) Rate(d time.Duration) string {
 	n := float64(j.c.Count) / d.Seconds()
 	return fmt.Sprintf("%.1f M/s, %.2f GB/s", n/1e6, 8*16*n/1e9)
 }
 
 // Summary is the sums of the Minkowski products and of the times of boosted events.
-func (j *BoostJob) Summary() string {
+func (j *boostJob) Summary() string {
 	products, times := 0.0, 0.0
 	for i, p := range j.products {
 		products += p

@@ -44,7 +44,7 @@ func Follow(ctx context.Context, rt *weft.Runtime, particles []Particle, c Confi
 		return nil, err
 	}
 	c = c.withDefaults()
-	j := &OrbitJob{c: c, out: make([]float64, orbitOut*c.Count)}
+	j := &orbitJob{c: c, out: make([]float64, orbitOut*c.Count)}
 	for i, p := range particles {
 		if !(p.R > horizon) || !finite(p.R, p.Velocity, p.AngularMomentum, p.Step) || !(p.Step > 0) {
 			return nil, fmt.Errorf("relativity: particle %d, %+v: %w: its numbers must be finite, its radius above %d and its step above 0", i, p, ErrConfig, horizon)
@@ -98,7 +98,7 @@ func Minkowski(ctx context.Context, rt *weft.Runtime, x, y []float64) ([]float64
 }
 
 // boosts is the job of a caller's events.
-func boosts(x, y, v []float64) (*BoostJob, error) {
+func boosts(x, y, v []float64) (*boostJob, error) {
 	if len(x)%4 != 0 || len(y) != len(x) || len(v) != len(x)/4*3 {
 		return nil, fmt.Errorf("relativity: events of %d and %d numbers with velocities of %d: %w: events have 4 and velocities 3, as many of each", len(x), len(y), len(v), ErrConfig)
 	}
@@ -106,5 +106,5 @@ func boosts(x, y, v []float64) (*BoostJob, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return (&BoostJob{c: c, x: x, y: y, v: v, out: make([]float64, len(x)), products: make([]float64, c.Count)}).declare(), nil
+	return (&boostJob{c: c, x: x, y: y, v: v, out: make([]float64, len(x)), products: make([]float64, c.Count)}).declare(), nil
 }

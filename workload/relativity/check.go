@@ -13,9 +13,9 @@ import (
 // Check compares every orbit with properties known without steps: an orbit from its periapsis is
 // back at its initial radius, at the angle and the proper time that are integrals over the
 // turns. One with too little angular momentum, L² < 12, falls in. Of an orbit that ran out of
-// steps before its end only the energy is known, and [OrbitJob.Misses] returns their share; with
+// steps before its end only the energy is known, and [orbitJob.Misses] returns their share; with
 // a fixed step that would have been enough such an orbit is wrong.
-func (j *OrbitJob) Check() error {
+func (j *orbitJob) Check() error {
 	within := j.within()
 	unfinished := 0
 	for o := j.out; len(o) > 0; o = o[orbitOut:] {
@@ -31,7 +31,7 @@ func (j *OrbitJob) Check() error {
 		for i := lo; i < hi; i++ {
 			in, o := j.in[orbitIn*i:orbitIn*(i+1)], j.out[orbitOut*i:orbitOut*(i+1)]
 			if err := j.checkOrbit(in, o, within); err != nil {
-				return fmt.Errorf("%s: orbit %d: %w: %w", j.Name(), i, err, ErrWrong)
+				return fmt.Errorf("%s: orbit %d: %w: %w", j.Name(), i, err, errWrong)
 			}
 		}
 		return nil
@@ -42,13 +42,13 @@ func (j *OrbitJob) Check() error {
 const loose = 0.1
 
 // unfinished says that an orbit used all of its steps and neither fell in nor did its turns.
-func (j *OrbitJob) unfinished(o []float64) bool {
+func (j *orbitJob) unfinished(o []float64) bool {
 	return o[6] == 0 && o[5] < float64(j.c.Turns) && int(o[7]) == j.c.rounds()
 }
 
 // within is by how much an orbit may be off, relative to its numbers: the error of a method of
 // order four at the closest orbits that are drawn, or of the tolerance at each step.
-func (j *OrbitJob) within() float64 {
+func (j *orbitJob) within() float64 {
 	if j.c.Tolerance != 0 {
 		return 1e-12 + 1e4*float64(j.c.Turns)*j.c.Tolerance
 	}
@@ -56,7 +56,7 @@ func (j *OrbitJob) within() float64 {
 	return 1e-12 + 1e-9*float64(j.c.Turns)*h*h*h*h
 }
 
-func (j *OrbitJob) checkOrbit(in, o []float64, within float64) error {
+func (j *orbitJob) checkOrbit(in, o []float64, within float64) error {
 	near := func(what string, got, want, size float64) error {
 		if !(math.Abs(got-want) <= within*size) {
 			return fmt.Errorf("%s is %v, want %v ± %.2g", what, got, want, within*size)
@@ -103,7 +103,7 @@ func (j *OrbitJob) checkOrbit(in, o []float64, within float64) error {
 
 // checkUnfinished sees that an orbit with a fixed step took the time of its steps, and that this
 // is not enough for its end.
-func (j *OrbitJob) checkUnfinished(in, o []float64, within float64) error {
+func (j *orbitJob) checkUnfinished(in, o []float64, within float64) error {
 	if j.c.Tolerance != 0 {
 		return nil
 	}
@@ -170,14 +170,14 @@ func shape(r, l2 float64) (p, e float64) {
 
 // Misses says what the last Check did not see: of orbits without an end only the energy, and
 // nothing that counts where steps are too coarse.
-func (j *OrbitJob) Misses() []workload.Miss {
+func (j *orbitJob) Misses() []workload.Miss {
 	return []workload.Miss{{What: fmt.Sprintf("one number of an orbit off by more than %.2g of it", j.within()), Chance: j.unseen}}
 }
 
 // Check compares every event with a boost by a matrix, and with the event that the opposite
 // boost makes of the result. It compares every product with that of the sum and difference of
 // both events.
-func (j *BoostJob) Check() error {
+func (j *boostJob) Check() error {
 	return workload.Sweep(j.c.Count, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
 			x, y, v, got := j.x[4*i:4*i+4], j.y[4*i:4*i+4], j.v[3*i:3*i+3], j.out[4*i:4*i+4]
@@ -190,7 +190,7 @@ func (j *BoostJob) Check() error {
 					want += f * x[k]
 				}
 				if !(math.Abs(got[row]-want) <= within) && want == want {
-					return fmt.Errorf("%s: event %d: coordinate %d is %v, want %v ± %.2g: %w", j.Name(), i, row, got[row], want, within, ErrWrong)
+					return fmt.Errorf("%s: event %d: coordinate %d is %v, want %v ± %.2g: %w", j.Name(), i, row, got[row], want, within, errWrong)
 				}
 			}
 			// Four times the product is the square of the sum minus the square of the
@@ -202,7 +202,7 @@ func (j *BoostJob) Check() error {
 				sum += plus*plus + minus*minus
 			}
 			if !(math.Abs(j.products[i]-want) <= 8*0x1p-53*sum) && want == want {
-				return fmt.Errorf("%s: product %d is %v, want %v: %w", j.Name(), i, j.products[i], want, ErrWrong)
+				return fmt.Errorf("%s: product %d is %v, want %v: %w", j.Name(), i, j.products[i], want, errWrong)
 			}
 		}
 		return nil
@@ -230,7 +230,7 @@ func lorentz(v []float64) (m [4][4]float64) {
 }
 
 // Misses is nothing: every number is compared.
-func (j *BoostJob) Misses() []workload.Miss {
+func (j *boostJob) Misses() []workload.Miss {
 	return []workload.Miss{{What: "one number off by more than its rounding", Chance: 0}}
 }
 
@@ -240,7 +240,7 @@ const checkedPairs = 1 << 28
 // Check computes every step of every body again, in float64 from where it was before, or of
 // some of them, drawn by the seed, where there are many. It sees that momentum is conserved but
 // for rounding.
-func (j *BodyJob) Check() error {
+func (j *bodyJob) Check() error {
 	n, steps := j.c.Count, j.c.Steps
 	bodies := rand.New(rand.NewPCG(uint64(j.c.Seed), 1)).Perm(n)
 	bodies = bodies[:max(1, min(n, checkedPairs/(n*steps)))]
@@ -257,12 +257,12 @@ func (j *BodyJob) Check() error {
 		return err
 	}
 	if drift, most := j.drift(), float64(steps)*rounding.Unit*(16+math.Sqrt(float64(n))); !(drift <= most) {
-		return fmt.Errorf("%s: momentum drifts by %.2g, and %.2g is rounding: %w", j.Name(), drift, most, ErrWrong)
+		return fmt.Errorf("%s: momentum drifts by %.2g, and %.2g is rounding: %w", j.Name(), drift, most, errWrong)
 	}
 	return nil
 }
 
-func (j *BodyJob) checkBody(step, body int) error {
+func (j *bodyJob) checkBody(step, body int) error {
 	n := j.c.Count
 	at, v := j.startAt, j.startV
 	if step > 0 {
@@ -289,16 +289,16 @@ func (j *BodyJob) checkBody(step, body int) error {
 		want := float64(v[3*body+k]) + bodyStep*pulls[k]
 		within := off + 2*rounding.Unit*math.Abs(want) + rounding.Tiny
 		if !rounding.Same(j.v[e], want, within) {
-			return fmt.Errorf("%s: velocity %d of body %d behind step %d is %v, want %v ± %.2g: %w", j.Name(), k, body, step, j.v[e], want, within, ErrWrong)
+			return fmt.Errorf("%s: velocity %d of body %d behind step %d is %v, want %v ± %.2g: %w", j.Name(), k, body, step, j.v[e], want, within, errWrong)
 		}
 		want = float64(at[3*body+k]) + bodyStep*float64(j.v[e])
 		within = 2*rounding.Unit*(math.Abs(want)+math.Abs(bodyStep*float64(j.v[e]))) + rounding.Tiny
 		if !rounding.Same(j.at[e], want, within) {
-			return fmt.Errorf("%s: place %d of body %d behind step %d is %v, want %v ± %.2g: %w", j.Name(), k, body, step, j.at[e], want, within, ErrWrong)
+			return fmt.Errorf("%s: place %d of body %d behind step %d is %v, want %v ± %.2g: %w", j.Name(), k, body, step, j.at[e], want, within, errWrong)
 		}
 	}
 	return nil
 }
 
 // Misses says what the last Check may have missed.
-func (j *BodyJob) Misses() []workload.Miss { return j.misses }
+func (j *bodyJob) Misses() []workload.Miss { return j.misses }

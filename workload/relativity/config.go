@@ -31,8 +31,8 @@ func Problems() []string { return slices.Clone(problems) }
 var (
 	// ErrConfig is wrapped by every error of Validate and of the parameters of calls.
 	ErrConfig = errors.New("bad particle system")
-	// ErrWrong is returned by the checks of jobs for particles that are elsewhere.
-	ErrWrong = errors.New("not the particles")
+	// errWrong is returned by the checks of jobs for particles that are elsewhere.
+	errWrong = errors.New("not the particles")
 )
 
 // Limits: what launches and memory allow, and the steps that a device may take in one launch.
@@ -155,8 +155,7 @@ func (c Config) Bytes() float64 {
 	return 8 * (4 + 4 + 3 + 5) * n
 }
 
-// New draws particles by logical index. The job is an [*OrbitJob], [*LightJob], [*BoostJob] or
-// [*BodyJob].
+// New draws particles by logical index. The job is a [workload.Job].
 func New(c Config) (workload.Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

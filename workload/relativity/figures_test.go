@@ -40,7 +40,7 @@ func TestSpeeds(t *testing.T) {
 func TestOrbitWork(t *testing.T) {
 	ops := func(c Config) float64 {
 		c.Problem, c.Count = Orbits, 10
-		return (&OrbitJob{c: c.withDefaults()}).declare().Whole().Work.Ops
+		return (&orbitJob{c: c.withDefaults()}).declare().Whole().Work.Ops
 	}
 	fixed, bounded := Config{Turns: 2, Steps: 2048}, Config{Turns: 2, Steps: 30_000, Tolerance: 1e-9}
 	for _, c := range []struct {
@@ -62,7 +62,7 @@ func TestOrbitWork(t *testing.T) {
 
 // What the check allows is the error of a method of order four, which grows with turns, or of each step.
 func TestOrbitsWithin(t *testing.T) {
-	within := func(c Config) float64 { return (&OrbitJob{c: c}).within() - 1e-12 }
+	within := func(c Config) float64 { return (&orbitJob{c: c}).within() - 1e-12 }
 	near := func(got, want float64) bool { return math.Abs(got-want) <= 1e-3*want }
 	one := within(Config{Turns: 1, Steps: 4096})
 	for _, c := range []struct {
@@ -91,7 +91,7 @@ func TestBodiesDrawn(t *testing.T) {
 	for _, c := range []Config{{Count: 1 << 15, Steps: 16}, {Count: 1 << 12, Steps: 16}, {Count: 100, Steps: 3}, {Count: 1 << 15, Steps: 64}} {
 		c.Problem = Bodies
 		j := newBodies(c)
-		if err := j.Check(); !errors.Is(err, ErrWrong) {
+		if err := j.Check(); !errors.Is(err, errWrong) {
 			t.Errorf("%+v: bodies that never moved pass: %v", c, err)
 		}
 		drawn := min(checkedPairs/(c.Count*c.Steps), c.Count)
@@ -150,7 +150,7 @@ func TestLightAbove(t *testing.T) {
 	want := math.Pi + deflection
 	for _, by := range []float64{1.1, -1.1} {
 		j.out[rayOut*far] = want + by*above
-		if err := j.Check(); !errors.Is(err, ErrWrong) {
+		if err := j.Check(); !errors.Is(err, errWrong) {
 			t.Errorf("off by %v times what shows: %v", by, err)
 		}
 	}

@@ -48,7 +48,7 @@ func Bend(ctx context.Context, rt *weft.Runtime, impacts []float64, steps int) (
 			return nil, fmt.Errorf("relativity: impact parameter %d, %v: %w: it must be above 0 and finite", i, b, ErrConfig)
 		}
 	}
-	j := (&LightJob{c: c.withDefaults(), in: impacts, out: make([]float64, rayOut*len(impacts))}).declare()
+	j := (&lightJob{c: c.withDefaults(), in: impacts, out: make([]float64, rayOut*len(impacts))}).declare()
 	if _, err := workload.Call(ctx, rt, j, "relativity"); err != nil {
 		return nil, err
 	}
@@ -86,8 +86,8 @@ func weak(b float64) float64 {
 	return sum
 }
 
-// LightJob is one set of rays.
-type LightJob struct {
+// lightJob is one set of rays.
+type lightJob struct {
 	workload.Declared
 	c       Config
 	in, out []float64
@@ -96,8 +96,8 @@ type LightJob struct {
 
 // newLight draws impact parameters from a thousandth above [Critical] to 10⁴ times it; one of 16
 // is below it.
-func newLight(c Config) *LightJob {
-	j := &LightJob{c: c, in: make([]float64, c.Count), out: make([]float64, rayOut*c.Count)}
+func newLight(c Config) *lightJob {
+	j := &lightJob{c: c, in: make([]float64, c.Count), out: make([]float64, rayOut*c.Count)}
 	draw := philox.Source{Seed: c.Seed, Stream: streamLight}
 	for i := range j.in {
 		words := draw.Block(uint64(i), 0, 0)
@@ -109,11 +109,11 @@ func newLight(c Config) *LightJob {
 	return j.declare()
 }
 
-// LightKernel follows rays. Its arguments are the impact parameters and the rays.
-var LightKernel = workload.With(graph.GoKernel("relativity.light", 4),
+// lightOnDevices follows rays. Its arguments are the impact parameters and the rays.
+var lightOnDevices = workload.With(graph.GoKernel("relativity.light", 4),
 	workload.PTX(ptx, "relativity_light", 64, 64), workload.SPIRV(spirv, "relativity_light", 64, 64))
 
-// lightParams are the parameters of LightKernel.
+// lightParams are the parameters of lightOnDevices.
 type lightParams struct {
 	n, rounds int     // rounds are the steps a ray has at most
 	step      float64 // of the angle
@@ -200,13 +200,13 @@ func bend(out []float64, b float64, p *lightParams) {
 }
 
 // declare says what the job is. A ray does not depend on others, and so rows are exact.
-func (j *LightJob) declare() *LightJob {
+func (j *lightJob) declare() *lightJob {
 	const stepOps = 50
 	j.Declared = workload.Declare(workload.Declaration{
 		Name:  fmt.Sprintf("relativity %s of light, %d steps for half a turn", text.Count(j.c.Count, "ray"), j.c.Steps),
 		Class: workload.RowExact, Of: "rays", Extent: int64(j.c.Count),
 		Ports:  []workload.Port{workload.In("impacts", j.in, 1), workload.Out("rays", j.out, rayOut)},
-		Kernel: LightKernel, Params: func(lo, hi int64) any { return lightParams{int(hi - lo), j.c.rounds(), math.Pi / float64(j.c.Steps)} },
+		Kernel: lightOnDevices, Params: func(lo, hi int64) any { return lightParams{int(hi - lo), j.c.rounds(), math.Pi / float64(j.c.Steps)} },
 		Ops: stepOps * float64(j.c.Steps), Unit: graph.FP64,
 	})
 	return j
@@ -214,10 +214,10 @@ func (j *LightJob) declare() *LightJob {
 
 // Result returns six numbers for each ray after a run, in the job's own memory: the fields of [Ray]
 // in their order, with π added to its deflection.
-func (j *LightJob) Result() []float64 { return j.out }
+func (j *lightJob) Result() []float64 { return j.out }
 
 // Rays are the rays after a run.
-func (j *LightJob) Rays() []Ray {
+func (j *lightJob) Rays() []Ray {
 	out := make([]Ray, j.c.Count)
 	for i := range out {
 		o := j.out[rayOut*i:]
@@ -227,7 +227,7 @@ func (j *LightJob) Rays() []Ray {
 }
 
 // Summary says how many rays were captured, and how far others were deflected.
-func (j *LightJob) Summary() string {
+func (j *lightJob) Summary() string {
 	captured, most, drift := 0, 0., 0.
 	for _, r := range j.Rays() {
 		if r.Captured {
@@ -240,6 +240,6 @@ func (j *LightJob) Summary() string {
 }
 
 // Rate is rays a second.
-func (j *LightJob) Rate(d time.Duration) string {
+func (j *lightJob) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.1f rays/ms", float64(j.c.Count)/d.Seconds()/1e3)
 }

@@ -13,7 +13,7 @@ import (
 // and a root of a cubic, and the angle of one that is captured with an integral up to its last
 // radius. [Critical] alone decides which rays escape. Of rays drawn by the seed, or of all where
 // there are few, every step is taken again, to check their drift and their steps.
-func (j *LightJob) Check() error {
+func (j *lightJob) Check() error {
 	taken := make([]bool, j.c.Count)
 	rays := rand.New(rand.NewPCG(uint64(j.c.Seed), 2)).Perm(j.c.Count)
 	rays = rays[:min(len(rays), max(64, checkedSteps/j.c.Steps))]
@@ -29,7 +29,7 @@ func (j *LightJob) Check() error {
 				err = j.checkSteps(in, o)
 			}
 			if err != nil {
-				return fmt.Errorf("%s: ray %d with impact parameter %v: %w: %w", j.Name(), i, j.in[i], err, ErrWrong)
+				return fmt.Errorf("%s: ray %d with impact parameter %v: %w: %w", j.Name(), i, j.in[i], err, errWrong)
 			}
 		}
 		return nil
@@ -41,7 +41,7 @@ const checkedSteps = 1 << 25
 
 // checkSteps follows a ray step by step, and compares the largest change of its invariant and the number
 // of steps. The changes may differ by rounding.
-func (j *LightJob) checkSteps(b float64, o []float64) error {
+func (j *lightJob) checkSteps(b float64, o []float64) error {
 	slope := func(y [2]float64) [2]float64 { return [2]float64{y[1], 3*y[0]*y[0]/b - y[0]} }
 	after := func(y [2]float64, by float64, k [2]float64) [2]float64 {
 		return [2]float64{y[0] + by*k[0], y[1] + by*k[1]}
@@ -74,12 +74,12 @@ func (j *LightJob) checkSteps(b float64, o []float64) error {
 
 // within returns the allowed relative error of the numbers of a ray: the error of a method of order
 // four, which grows as a ray comes closer to the one that circles for ever.
-func (j *LightJob) within(b float64) float64 {
+func (j *lightJob) within(b float64) float64 {
 	h := math.Pi / float64(j.c.Steps)
 	return (1e-13 + h*h*h*h/2) / math.Abs(1-Critical/b)
 }
 
-func (j *LightJob) checkRay(b float64, o []float64) error {
+func (j *lightJob) checkRay(b float64, o []float64) error {
 	within := j.within(b)
 	near := func(what string, got, want, size float64) error {
 		if !(math.Abs(got-want) <= within*size) {
@@ -152,7 +152,7 @@ func captured(b, end float64) (angle float64) {
 
 // Misses says above which error Check finds every wrong number. The error of the method hides smaller
 // ones.
-func (j *LightJob) Misses() []workload.Miss {
+func (j *lightJob) Misses() []workload.Miss {
 	return []workload.Miss{
 		{What: fmt.Sprintf("one number of a ray far away off by more than %.2g", 4*j.within(math.Inf(1))), Chance: 0},
 		{What: "one drift or number of steps that is wrong within that", Chance: j.untaken},

@@ -67,8 +67,8 @@ func particle(p, e float64, steps int) [orbitIn]float64 {
 	return [orbitIn]float64{p / (1 + e), 0, math.Sqrt(p / (1 - (3+e*e)/p)), 2 * math.Pi * math.Sqrt(a*a*a) / float64(steps)}
 }
 
-// OrbitJob is one set of orbits.
-type OrbitJob struct {
+// orbitJob is one set of orbits.
+type orbitJob struct {
 	workload.Declared
 	c       Config
 	in, out []float64
@@ -77,8 +77,8 @@ type OrbitJob struct {
 
 // newOrbits draws orbits with p of 10 to 60 and e of 0.01 to 0.7; one of 16 has too little angular
 // momentum and falls in.
-func newOrbits(c Config) *OrbitJob {
-	j := &OrbitJob{c: c, in: make([]float64, orbitIn*c.Count), out: make([]float64, orbitOut*c.Count)}
+func newOrbits(c Config) *orbitJob {
+	j := &orbitJob{c: c, in: make([]float64, orbitIn*c.Count), out: make([]float64, orbitOut*c.Count)}
 	draw := philox.Source{Seed: c.Seed, Stream: streamOrbits}
 	for i := range c.Count {
 		words := draw.Block(uint64(i), 0, 0)
@@ -96,11 +96,11 @@ func newOrbits(c Config) *OrbitJob {
 // together: a launch is cut between items.
 const orbitsAbreast = 8
 
-// OrbitsKernel follows orbits. Its arguments are the particles before and behind.
-var OrbitsKernel = workload.With(graph.GoKernel("relativity.orbits", orbitsAbreast),
+// orbitsOnDevices follows orbits. Its arguments are the particles before and behind.
+var orbitsOnDevices = workload.With(graph.GoKernel("relativity.orbits", orbitsAbreast),
 	workload.PTX(ptx, "relativity_orbits", 64, 64), workload.SPIRV(spirv, "relativity_orbits", 64, 64))
 
-// orbitParams are the parameters of OrbitsKernel.
+// orbitParams are the parameters of orbitsOnDevices.
 type orbitParams struct {
 	n, turns, rounds int     // rounds are the steps an orbit has at most
 	tolerance        float64 // 0 for a fixed step
@@ -235,7 +235,7 @@ func follow(out, in []float64, p *orbitParams) {
 }
 
 // declare says what the job is. An orbit does not depend on others, and so rows are exact.
-func (j *OrbitJob) declare() *OrbitJob {
+func (j *orbitJob) declare() *orbitJob {
 	const stepOps = 70
 	how, ops := fmt.Sprintf("%d steps each", j.c.Steps), stepOps*float64(j.c.Turns*j.c.Steps)
 	if j.c.Tolerance != 0 {
@@ -245,7 +245,7 @@ func (j *OrbitJob) declare() *OrbitJob {
 		Name:  fmt.Sprintf("relativity %s, %s, %s", text.Count(j.c.Count, "orbit"), text.Count(j.c.Turns, "turn"), how),
 		Class: workload.RowExact, Of: "orbits", Extent: int64(j.c.Count),
 		Ports:  []workload.Port{workload.In("particles", j.in, orbitIn), workload.Out("orbits", j.out, orbitOut)},
-		Kernel: OrbitsKernel, Params: func(lo, hi int64) any { return orbitParams{int(hi - lo), j.c.Turns, j.c.rounds(), j.c.Tolerance} },
+		Kernel: orbitsOnDevices, Params: func(lo, hi int64) any { return orbitParams{int(hi - lo), j.c.Turns, j.c.rounds(), j.c.Tolerance} },
 		Ops: ops, Unit: graph.FP64,
 	})
 	return j
@@ -253,10 +253,10 @@ func (j *OrbitJob) declare() *OrbitJob {
 
 // Result returns eight numbers for each orbit after a run, in the job's own memory: the fields of
 // [Orbit] in their order.
-func (j *OrbitJob) Result() []float64 { return j.out }
+func (j *orbitJob) Result() []float64 { return j.out }
 
 // Orbits are the orbits after a run.
-func (j *OrbitJob) Orbits() []Orbit {
+func (j *orbitJob) Orbits() []Orbit {
 	out := make([]Orbit, j.c.Count)
 	for i := range out {
 		o := j.out[orbitOut*i:]
@@ -266,7 +266,7 @@ func (j *OrbitJob) Orbits() []Orbit {
 }
 
 // Summary says how many orbits fell in or have turns to do, and how well energy is conserved.
-func (j *OrbitJob) Summary() string {
+func (j *orbitJob) Summary() string {
 	fell, open, drift := 0, 0, 0.
 	for _, o := range j.Orbits() {
 		switch {
@@ -282,6 +282,6 @@ func (j *OrbitJob) Summary() string {
 }
 
 // Rate is orbits a second.
-func (j *OrbitJob) Rate(d time.Duration) string {
+func (j *orbitJob) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.1f turns/ms", float64(j.c.Count)*float64(j.c.Turns)/d.Seconds()/1e3)
 }

@@ -69,7 +69,7 @@ func TestStanding(t *testing.T) {
 			in := j.in[orbitIn*i:]
 			copy(j.out[orbitOut*i:], []float64{in[0], in[1], 0, later * 512 * in[3], 0, 0, 0, 512})
 		}
-		if err := j.Check(); !errors.Is(err, ErrWrong) {
+		if err := j.Check(); !errors.Is(err, errWrong) {
 			t.Errorf("after %v of their time: %v", later, err)
 		}
 	}

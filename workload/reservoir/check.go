@@ -10,8 +10,8 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrWrong is returned by [Job.Check] for states that do not follow the formula.
-var ErrWrong = errors.New("not the reservoir's states")
+// errWrong is returned by [job.Check] for states that do not follow the formula.
+var errWrong = errors.New("not the reservoir's states")
 
 const (
 	// checkTerms is the number of weights that Check multiplies with, about three seconds
@@ -71,13 +71,13 @@ func within(variance float64) float64 { return sigmas*math.Sqrt(variance) + slac
 
 // Check sees that every state is one, and takes patterns from their spikes through the
 // formula in float64: all, or of many one at random in every stretch of them. The seed
-// decides which. A state may be off by what rounding does to it. The error is [ErrWrong]
+// decides which. A state may be off by what rounding does to it. The error is [errWrong]
 // and names the pattern.
-func (j *Job) Check() error {
+func (j *job) Check() error {
 	for _, xs := range [][]float32{j.x, j.mean} {
 		for i, v := range xs {
 			if !(math.Abs(float64(v)) <= 1+slack) {
-				return fmt.Errorf("reservoir: state %d is %v, beyond what tanh gives: %w", i, v, ErrWrong)
+				return fmt.Errorf("reservoir: state %d is %v, beyond what tanh gives: %w", i, v, errWrong)
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func patternsOf(batch int, terms float64) int {
 }
 
 // Misses lists errors that Check may not see.
-func (j *Job) Misses() []workload.Miss {
+func (j *job) Misses() []workload.Miss {
 	batch, count := float64(j.c.Batch), float64(j.checked)
 	out := []workload.Miss{
 		{What: "one state of a pattern that is compared, off by more than its rounding", Chance: 0},
@@ -118,7 +118,7 @@ func (j *Job) Misses() []workload.Miss {
 }
 
 // checkPattern compares one pattern.
-func (j *Job) checkPattern(pattern int) error {
+func (j *job) checkPattern(pattern int) error {
 	p := j.spikes[pattern]
 	x, variance := make([]float64, j.c.Size), make([]float64, j.c.Size)
 	mean, off := make([]float64, j.c.Size), make([]float64, j.c.Size)
@@ -136,14 +136,14 @@ func (j *Job) checkPattern(pattern int) error {
 	for i := range x {
 		if !rounding.Same(last[i], x[i], within(variance[i])) || !rounding.Same(means[i], mean[i], off[i]+2*rounding.Unit*math.Sqrt(steps)) {
 			return fmt.Errorf("reservoir: pattern %d, neuron %d: state %v and mean %v, by the formula %v ± %.2g and %v ± %.2g: %w",
-				pattern, i, last[i], means[i], x[i], within(variance[i]), mean[i], off[i], ErrWrong)
+				pattern, i, last[i], means[i], x[i], within(variance[i]), mean[i], off[i], errWrong)
 		}
 	}
 	return nil
 }
 
 // input is the input of a step, from the spikes of a pattern.
-func (j *Job) input(in []float64, p Pattern, step int) {
+func (j *job) input(in []float64, p Pattern, step int) {
 	clear(in)
 	total := 0.0
 	for _, s := range p.Spikes {

@@ -47,8 +47,8 @@ var (
 	lineKernel  = hopper("line", 0, 256, 16)
 	stripKernel = hopper("strip", tileBytes(32, 64, 64, 3), 256, 32, 64)
 	tileKernel  = hopper("tile", tileBytes(64, 64, 32, 4), 256, 64, 64)
-	// sparseKernel is StepKernel for devices that have no kernels of weights with zeros.
-	sparseKernel = &graph.Kernel{Name: "reservoir.sparse", Impls: []graph.Impl{StepKernel.Impls[0], {Dialect: graph.PTX}, StepKernel.Impls[2]}}
+	// sparseKernel is stepOnDevices for devices that have no kernels of weights with zeros.
+	sparseKernel = &graph.Kernel{Name: "reservoir.sparse", Impls: []graph.Impl{stepOnDevices.Impls[0], {Dialect: graph.PTX}, stepOnDevices.Impls[2]}}
 )
 
 func hopper(entry string, shared int, threads uint32, per ...uint32) *graph.Kernel {
@@ -149,7 +149,7 @@ func (w *Weights) spreadOut() []float32 {
 }
 
 // denseName is the name of the data with dense weights, and useDense its index among the uses
-// of a task, after the uses of StepKernel.
+// of a task, after the uses of stepOnDevices.
 const (
 	denseName = "weights with zeros"
 	useDense  = 11

@@ -12,23 +12,23 @@ import (
 	"github.com/weft-run/weft/internal/signature"
 )
 
-// Few patterns leave most of a vector idle where its elements are patterns, and what RunKernel
-// takes is the time to look at all weights. FewKernel has neurons for elements instead, and
+// Few patterns leave most of a vector idle where its elements are patterns, and what runOnDevices
+// takes is the time to look at all weights. fewOnDevices has neurons for elements instead, and
 // gathers their states: on a processor that does so for sixteen at once, two patterns take less
 // than half the time of eight.
 
-// perFew is the number of patterns in one item of FewKernel, and few the most that it takes: with
+// perFew is the number of patterns in one item of fewOnDevices, and few the most that it takes: with
 // more, gathering takes longer.
 const (
 	perFew = 2
 	few    = 4
 )
 
-// FewKernel takes up to four patterns at once through all steps. Its arguments are weights in
+// fewOnDevices takes up to four patterns at once through all steps. Its arguments are weights in
 // slices as a predictor makes them, the inputs, the states before the first step and after the
-// last, and their means. Its parameters are those of [RunKernel], but it adds no noise. Its grid
+// last, and their means. Its parameters are those of [runOnDevices], but it adds no noise. Its grid
 // is the patterns.
-var FewKernel = graph.GoKernel("reservoir.few", perFew)
+var fewOnDevices = graph.GoKernel("reservoir.few", perFew)
 
 // sliceRows is the number of neurons of a slice: the length of a vector.
 const sliceRows = 16
@@ -53,7 +53,7 @@ func sliceCount(size int) int { return (size + sliceRows - 1) / sliceRows }
 // have. Beyond it all kernels wait for memory.
 const fewEntries = 1 << 22
 
-// fewer reports whether a predictor on this machine's cores is faster with FewKernel.
+// fewer reports whether a predictor on this machine's cores is faster with fewOnDevices.
 func (w *Weights) fewer() bool {
 	return gathers && w.First == 0 && len(w.Bias) == w.Size && sliceCount(w.Size)*sliceRows+w.Inputs <= math.MaxUint16 &&
 		len(w.Recurrent.Value)+len(w.Input.Value) <= fewEntries
@@ -127,11 +127,11 @@ func (s *sliced) reside(rt *weft.Runtime, bind *[]weft.Binding, release *[]func(
 	return resident(rt, slicedNames[4], s.bias, bind, release)
 }
 
-// fewTask takes the patterns of a call through all steps by FewKernel.
+// fewTask takes the patterns of a call through all steps by fewOnDevices.
 func (w *Weights) fewTask(c call) graph.Task {
 	return graph.Task{
 		Work:  graph.Work{Ops: w.Ops(c.batch, c.steps), Bytes: w.Bytes(c.batch, c.steps)},
-		Steps: []graph.Step{graph.Step{Kernel: FewKernel, Launch: graph.Grid(int64(c.batch))}.With(c)},
+		Steps: []graph.Step{graph.Step{Kernel: fewOnDevices, Launch: graph.Grid(int64(c.batch))}.With(c)},
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
@@ -89,10 +89,10 @@ func (p Params) weightBytes() float64 {
 	return 8 * min(max(p.Connectivity, 0), 1) * float64(p.Size) * (float64(p.Size) + float64(p.Inputs))
 }
 
-// Job is one batch of patterns. Inputs and states are kept in blocks of
+// job is one batch of patterns. Inputs and states are kept in blocks of
 // patterns, a row of the block's patterns for each channel of each step or
 // neuron, so that what a task has lies together.
-type Job struct {
+type job struct {
 	workload.Stop
 
 	c       Config
@@ -112,7 +112,8 @@ func (c *Config) byNeuron() bool { return c.Split == Neurons || c.Split == Rows 
 
 // NewJob draws weights and patterns, by logical index, so that they do not
 // depend on who computes.
-func NewJob(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func NewJob(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -136,13 +137,13 @@ func NewJob(c Config) (*Job, error) {
 }
 
 // newJob makes a job of weights, which it does not change, and of valid patterns.
-func newJob(c Config, w *Weights, patterns []Pattern) (*Job, error) {
+func newJob(c Config, w *Weights, patterns []Pattern) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	own := *w
 	own.pad()
-	j := &Job{c: c, w: &own, block: tile, spikes: patterns}
+	j := &job{c: c, w: &own, block: tile, spikes: patterns}
 	// The assembly likes 64 patterns at once and takes 16, but a few blocks could
 	// not be dealt out.
 	for j.block > 16 && c.Batch/j.block < 8 {
@@ -167,7 +168,7 @@ func newJob(c Config, w *Weights, patterns []Pattern) (*Job, error) {
 }
 
 // blockOf returns the first pattern of a pattern's block, and how many it has.
-func (j *Job) blockOf(pattern int) (first, width int) {
+func (j *job) blockOf(pattern int) (first, width int) {
 	first = pattern / j.block * j.block
 	return first, min(j.block, j.c.Batch-first)
 }
@@ -175,16 +176,16 @@ func (j *Job) blockOf(pattern int) (first, width int) {
 // The kernels take as arguments the weights (see Weights.uses), the inputs, and
 // states. Their parameters are [call].
 var (
-	// StepKernel takes all neurons of some blocks of patterns through a step.
+	// stepOnDevices takes all neurons of some blocks of patterns through a step.
 	// Its states are those before the first step, those after the last, their
 	// means, and a workspace for those between: see call.states. Its grid is the
 	// neurons and patterns.
-	StepKernel = workload.With(graph.GoKernel("reservoir.step", perItem, perItem),
+	stepOnDevices = workload.With(graph.GoKernel("reservoir.step", perItem, perItem),
 		workload.PTX(ptx, "reservoir_step", 512, 16, 32), workload.SPIRV(spirv, "reservoir_step", 128, 32, 16))
-	// RowsKernel takes some neurons of all patterns, in one block, through a step. Its
+	// rowsOnDevices takes some neurons of all patterns, in one block, through a step. Its
 	// states are the states of all neurons before it, the neurons' own after it, and their
 	// means so far. Its grid is the same.
-	RowsKernel = workload.With(graph.GoKernel("reservoir.rows", perItem, perItem),
+	rowsOnDevices = workload.With(graph.GoKernel("reservoir.rows", perItem, perItem),
 		workload.PTX(ptx, "reservoir_rows", 512, 16, 32), workload.SPIRV(spirv, "reservoir_rows", 128, 32, 16))
 )
 
@@ -195,7 +196,7 @@ const perItem = tile
 // Funcs are the Go kernels of this workload, with those of collectives, streams and
 // training.
 func Funcs() map[string]weft.Func {
-	out := workload.Funcs(live.Funcs(), gemm.Funcs())
+	out := workload.Funcs(collective.Funcs(), gemm.Funcs())
 	maps.Copy(out, signature.Funcs(kernels))
 	return out
 }
@@ -318,17 +319,17 @@ func rows(c *weft.Call, k call, lo, hi int) {
 }
 
 // Name says what runs.
-func (j *Job) Name() string {
+func (j *job) Name() string {
 	c := j.c
 	return fmt.Sprintf("reservoir %d neurons, %d channels, %d patterns of %d steps", c.Size, c.Inputs, c.Batch, c.Steps)
 }
 
 // Class is R: a state does not depend on other states of the batch.
-func (j *Job) Class() workload.Class { return workload.RowExact }
+func (j *job) Class() workload.Class { return workload.RowExact }
 
 // ClassOn is T where a batch is computed with dense weights by one kernel, and parts of it
 // may be by another.
-func (j *Job) ClassOn(on []machine.Device) workload.Class {
+func (j *job) ClassOn(on []machine.Device) workload.Class {
 	if !j.c.byNeuron() && !j.c.takes(j.c.Batch) && j.w.dense(&machine.Machine{Devices: on}) {
 		return workload.Tolerance
 	}
@@ -336,7 +337,7 @@ func (j *Job) ClassOn(on []machine.Device) workload.Class {
 }
 
 // Items are the patterns, or the neurons with the entries of their rows.
-func (j *Job) Items() sched.Items {
+func (j *job) Items() sched.Items {
 	batch, size := int64(j.c.Batch), int64(j.c.Size)
 	if j.c.byNeuron() {
 		return sched.Items{
@@ -362,7 +363,7 @@ func (j *Job) Items() sched.Items {
 }
 
 // rowsWork is a step of some neurons for all patterns.
-func (j *Job) rowsWork(lo, hi int) graph.Work {
+func (j *job) rowsWork(lo, hi int) graph.Work {
 	r, in := j.w.Recurrent.Start, j.w.Input.Start
 	entries := float64(r[hi] - r[lo] + in[hi] - in[lo])
 	batch, n := float64(j.c.Batch), float64(hi-lo)
@@ -373,7 +374,7 @@ func (j *Job) rowsWork(lo, hi int) graph.Work {
 }
 
 // Whole is all patterns, or a step of all neurons, as one task.
-func (j *Job) Whole() graph.Task {
+func (j *job) Whole() graph.Task {
 	if j.c.byNeuron() {
 		return j.rowsTask(0, j.c.Size, 0)
 	}
@@ -381,7 +382,7 @@ func (j *Job) Whole() graph.Task {
 }
 
 // call is the params of what all tasks have in common.
-func (j *Job) call() call {
+func (j *job) call() call {
 	c := j.c
 	return call{
 		size: c.Size, inputs: c.Inputs, neurons: c.Size, batch: c.Batch, block: j.block, steps: c.Steps,
@@ -390,7 +391,7 @@ func (j *Job) call() call {
 }
 
 // patternsTask takes patterns through all steps.
-func (j *Job) patternsTask(lo, hi int) graph.Task {
+func (j *job) patternsTask(lo, hi int) graph.Task {
 	c := j.call()
 	c.pattern, c.batch = lo, hi-lo
 	t := j.w.stepsTask(c, j.dense != nil)
@@ -410,17 +411,17 @@ func (w *Weights) stepsTask(c call, dense bool) graph.Task {
 		return t
 	}
 	for c.step = range c.steps {
-		t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: graph.Grid(int64(c.size), int64(c.batch))}.With(c))
+		t.Steps = append(t.Steps, graph.Step{Kernel: stepOnDevices, Launch: graph.Grid(int64(c.size), int64(c.batch))}.With(c))
 	}
 	return t
 }
 
-func (j *Job) rowsTask(lo, hi, step int) graph.Task {
+func (j *job) rowsTask(lo, hi, step int) graph.Task {
 	c := j.call()
 	c.first, c.neurons, c.step = lo, hi-lo, step
 	return graph.Task{
 		Name:  fmt.Sprintf("step %d, neurons %d-%d", step, lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: RowsKernel, Launch: graph.Grid(int64(hi-lo), int64(c.batch))}.With(c)},
+		Steps: []graph.Step{graph.Step{Kernel: rowsOnDevices, Launch: graph.Grid(int64(hi-lo), int64(c.batch))}.With(c)},
 		Work:  j.rowsWork(lo, hi),
 	}
 }
@@ -435,7 +436,7 @@ const (
 
 // Graph has a task for each range of patterns, or several if it is long, or one
 // for each step of each range of neurons, which are the devices' own for Rows.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+func (j *job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	b := graph.Builder{Stop: j.Stopped}
 	weights := j.w.data(&b)
 	data := func(name string, xs []float32, d graph.Data) graph.DataID {
@@ -482,7 +483,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 }
 
 // addRows adds the tasks of every step. The states take turns in two buffers.
-func (j *Job) addRows(b *graph.Builder, ranges []sched.Range, weights [7]graph.DataID, u, start, mean graph.DataID, turns [2]graph.DataID) {
+func (j *job) addRows(b *graph.Builder, ranges []sched.Range, weights [7]graph.DataID, u, start, mean graph.DataID, turns [2]graph.DataID) {
 	row := int64(4 * j.c.Batch)
 	from := start
 	for step := range j.c.Steps {
@@ -505,7 +506,7 @@ func (j *Job) addRows(b *graph.Builder, ranges []sched.Range, weights [7]graph.D
 }
 
 // Bind ties weights, inputs and states to the job's memory.
-func (j *Job) Bind() []weft.Binding {
+func (j *job) Bind() []weft.Binding {
 	r, in := &j.w.Recurrent, &j.w.Input
 	bind := []weft.Binding{
 		weft.Bind(weightNames[0], r.Start), weft.Bind(weightNames[1], r.Column), weft.Bind(weightNames[2], r.Value),
@@ -520,7 +521,7 @@ func (j *Job) Bind() []weft.Binding {
 }
 
 // State returns the last and the mean state of a pattern after a run.
-func (j *Job) State(pattern int) (last, mean []float32) {
+func (j *job) State(pattern int) (last, mean []float32) {
 	first, width := j.blockOf(pattern)
 	for i := range j.c.Size {
 		at := first*j.c.Size + i*width + pattern - first
@@ -530,7 +531,7 @@ func (j *Job) State(pattern int) (last, mean []float32) {
 }
 
 // Input returns the input of a pattern: a value for each channel of each step.
-func (j *Job) Input(pattern int) (u []float32) {
+func (j *job) Input(pattern int) (u []float32) {
 	first, width := j.blockOf(pattern)
 	block := j.u[first*j.c.Steps*j.c.Inputs:]
 	for i := range j.c.Steps * j.c.Inputs {
@@ -541,13 +542,13 @@ func (j *Job) Input(pattern int) (u []float32) {
 
 // Inputs are the inputs of all patterns in the job's own memory, in blocks of patterns
 // with a row for each channel of each step. Check knows the patterns' own.
-func (j *Job) Inputs() []float32 { return j.u }
+func (j *job) Inputs() []float32 { return j.u }
 
 // States are the last states of all patterns in the job's own memory, in blocks
 // of patterns.
-func (j *Job) States() []float32 { return j.x }
+func (j *job) States() []float32 { return j.x }
 
 // Rate is patterns and floating-point operations a second.
-func (j *Job) Rate(d time.Duration) string {
+func (j *job) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.0f patterns/s, %.1f GFLOP/s", float64(j.c.Batch)/d.Seconds(), j.w.Ops(j.c.Batch, j.c.Steps)/d.Seconds()/1e9)
 }

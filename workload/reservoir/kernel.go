@@ -292,9 +292,9 @@ func (w *Weights) Run(s *State, u []float32, steps int) {
 	}
 }
 
-// Cut divides n neurons or patterns into parts spans whose lengths differ by
+// cutRows divides n neurons or patterns into parts spans whose lengths differ by
 // one at most.
-func Cut(n, parts int) []Span {
+func cutRows(n, parts int) []Span {
 	spans := make([]Span, parts)
 	for p := range spans {
 		spans[p] = Span{p * n / parts, (p + 1) * n / parts}

@@ -120,7 +120,7 @@ func (k Kuramoto) graph(n, words, sets int) (*graph.Graph, error) {
 	frequencies := b.Data(graph.Data{Name: "frequencies", Bytes: int64(8 * n * sets), Input: true})
 	phases := b.Data(graph.Data{Name: "phases", Bytes: int64(8 * n * sets), Input: true, Output: true})
 	spikes := b.Data(graph.Data{Name: "spikes", Bytes: int64(8 * words * sets), Output: true})
-	for _, s := range Cut(sets, min(sets, maxSets)) {
+	for _, s := range cutRows(sets, min(sets, maxSets)) {
 		count := s.Hi - s.Lo
 		use := func(d graph.DataID, each int, access graph.Access) graph.Use {
 			return graph.Use{Data: d, Offset: int64(8 * each * s.Lo), Bytes: int64(8 * each * count), Access: access}

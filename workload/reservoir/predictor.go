@@ -102,7 +102,7 @@ func newPredictor(rt *weft.Runtime, m *Model, maxBatch int, dense bool) (*Predic
 // whollyRun reports whether all devices of a machine have a kernel for all steps, as cores have.
 func whollyRun(on *machine.Machine) bool {
 	for i := range on.Devices {
-		if !on.Devices[i].CanRun(RunKernel) {
+		if !on.Devices[i].CanRun(runOnDevices) {
 			return false
 		}
 	}
@@ -198,7 +198,7 @@ func (m *Model) batchGraph(w *Weights, n, most, block int, whole, dense bool) (*
 	return b.Build()
 }
 
-// fewGraph is batchGraph for FewKernel.
+// fewGraph is batchGraph for fewOnDevices.
 func (m *Model) fewGraph(w *Weights, s *sliced, n, most int) (*graph.Graph, error) {
 	var b graph.Builder
 	uses := s.data(&b)

@@ -257,7 +257,7 @@ func TestBatchGraph(t *testing.T) {
 		kernel string
 		steps  int
 		dense  bool
-	}{{"2xcpu", RunKernel.Name, 1, false}, {"h200", wholes[0].kernel.Name, 1, true}, {"3x5070", StepKernel.Name, 5, false}} {
+	}{{"2xcpu", runOnDevices.Name, 1, false}, {"h200", wholes[0].kernel.Name, 1, true}, {"3x5070", stepOnDevices.Name, 5, false}} {
 		on, ok := machine.Named(c.on)
 		if !ok {
 			t.Fatal(c.on)

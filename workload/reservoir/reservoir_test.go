@@ -275,7 +275,7 @@ func TestCutsDoNotChangeResult(t *testing.T) {
 		}
 		for _, parts := range []int{1, 2, 3, 4, 5, 6, 7, 8, batch} {
 			// Each device has some patterns, in memory of its own.
-			for _, span := range Cut(batch, parts) {
+			for _, span := range cutRows(batch, parts) {
 				n := span.Hi - span.Lo
 				own := make([]float32, 0, w.Inputs*steps*n)
 				for row := range w.Inputs * steps {
@@ -293,8 +293,8 @@ func TestCutsDoNotChangeResult(t *testing.T) {
 			x, next := make([]float32, w.Size*batch), make([]float32, w.Size*batch)
 			for k := range steps {
 				tick := Tick{Batch: batch, First: first, Step: uint32(k)}
-				for _, neurons := range Cut(w.Size, min(parts, w.Size)) {
-					for _, patterns := range Cut(batch, 2) {
+				for _, neurons := range cutRows(w.Size, min(parts, w.Size)) {
+					for _, patterns := range cutRows(batch, 2) {
 						w.Update(next, x, u[k*w.Inputs*batch:], tick, neurons, patterns)
 					}
 				}

@@ -11,7 +11,7 @@ import (
 
 // Place remembers the machine, by which Rows deals neurons out, and makes dense weights for
 // GPUs that compute with them.
-func (j *Job) Place(m *machine.Machine) error {
+func (j *job) Place(m *machine.Machine) error {
 	j.m = m
 	switch dense := !j.c.byNeuron() && j.w.dense(m); {
 	case !dense:
@@ -23,7 +23,7 @@ func (j *Job) Place(m *machine.Machine) error {
 }
 
 // shares are the neurons of each device, by how fast each is predicted to be.
-func (j *Job) shares(cost machine.Cost) ([]sched.Range, error) {
+func (j *job) shares(cost machine.Cost) ([]sched.Range, error) {
 	t := j.Whole()
 	var shares []sched.Share
 	for d := range j.m.Devices {
@@ -43,7 +43,7 @@ func (j *Job) shares(cost machine.Cost) ([]sched.Range, error) {
 
 // addGathered adds the tasks of every step, each on the device that has its
 // neurons, and after each step but the last an all-gather of the states.
-func (j *Job) addGathered(b *graph.Builder, weights [7]graph.DataID, u, start, mean, end graph.DataID) error {
+func (j *job) addGathered(b *graph.Builder, weights [7]graph.DataID, u, start, mean, end graph.DataID) error {
 	if j.m == nil {
 		return fmt.Errorf("reservoir: %w: Place was not called", ErrParams)
 	}
@@ -53,7 +53,7 @@ func (j *Job) addGathered(b *graph.Builder, weights [7]graph.DataID, u, start, m
 		return fmt.Errorf("reservoir: %w", err)
 	}
 	batch := int64(j.c.Batch)
-	spec := collective.Spec{Op: collective.AllGather, Count: batch * int64(j.c.Size), Type: collective.F32}
+	spec := collective.Spec{Op: collective.OpAllGather, Count: batch * int64(j.c.Size), Type: collective.F32}
 	var own []sched.Range
 	var part, all []collective.Buffer
 	for d, r := range ranges {
@@ -66,7 +66,7 @@ func (j *Job) addGathered(b *graph.Builder, weights [7]graph.DataID, u, start, m
 		spec.Ranks, spec.Ends = append(spec.Ranks, machine.DeviceID(d)), append(spec.Ends, batch*r.Hi)
 		own = append(own, r)
 	}
-	gather, err := collective.New(j.m, cost, spec)
+	gather, err := collective.NewPlan(j.m, cost, spec)
 	if err != nil {
 		return err
 	}

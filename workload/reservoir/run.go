@@ -8,14 +8,14 @@ import (
 	"github.com/weft-run/weft/internal/signature"
 )
 
-// RunKernel takes some blocks of patterns through all steps. It has the arguments of
-// [StepKernel] and the parameters of a first step. Its grid is the patterns. Patterns do not
+// runOnDevices takes some blocks of patterns through all steps. It has the arguments of
+// [stepOnDevices] and the parameters of a first step. Its grid is the patterns. Patterns do not
 // depend on each other, so cores do not wait for one another, and the weights are checked and
 // sorted once for all steps. It is implemented in Go alone: a device with more cores than
 // patterns is faster with one step after another.
-var RunKernel = graph.GoKernel("reservoir.run", perRun)
+var runOnDevices = graph.GoKernel("reservoir.run", perRun)
 
-// perRun is the number of patterns in one item of RunKernel.
+// perRun is the number of patterns in one item of runOnDevices.
 const perRun = 16
 
 func runNeed(call *weft.Call, c call) (n signature.Need, err error) {
@@ -30,7 +30,7 @@ func runNeed(call *weft.Call, c call) (n signature.Need, err error) {
 // runTask takes the patterns of a call through all steps by one kernel.
 func (w *Weights) runTask(c call) graph.Task {
 	t := w.stepsTask(c, false)
-	t.Steps = []graph.Step{graph.Step{Kernel: RunKernel, Launch: graph.Grid(int64(c.batch))}.With(c)}
+	t.Steps = []graph.Step{graph.Step{Kernel: runOnDevices, Launch: graph.Grid(int64(c.batch))}.With(c)}
 	return t
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// StreamJob is a [Stream] as a job: every run takes one more batch through the
+// streamJob is a [Stream] as a job: every run takes one more batch through the
 // reservoir, and is followed by a merge of the replicas if the strategy says so.
-type StreamJob struct {
+type streamJob struct {
 	c    StreamConfig
 	w    *Weights
 	s    *Stream // from the first run on
@@ -23,7 +23,8 @@ type StreamJob struct {
 
 // NewStreamJob draws the weights. Without replicas in its configuration there is
 // one for each device.
-func NewStreamJob(c StreamConfig) (*StreamJob, error) {
+// The job is a [workload.Job].
+func NewStreamJob(c StreamConfig) (*streamJob, error) {
 	one := c
 	if one.Replicas == 0 {
 		one.Replicas = 1
@@ -35,11 +36,11 @@ func NewStreamJob(c StreamConfig) (*StreamJob, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &StreamJob{c: c, w: w}, nil
+	return &streamJob{c: c, w: w}, nil
 }
 
 // Name says what goes on.
-func (j *StreamJob) Name() string {
+func (j *streamJob) Name() string {
 	replicas := "a replica on each device"
 	if j.c.Replicas > 0 {
 		replicas = fmt.Sprintf("%d replicas", j.c.Replicas)
@@ -48,10 +49,10 @@ func (j *StreamJob) Name() string {
 }
 
 // Class is R: which device has a replica cannot be seen.
-func (j *StreamJob) Class() workload.Class { return workload.RowExact }
+func (j *streamJob) Class() workload.Class { return workload.RowExact }
 
 // Items are the replicas.
-func (j *StreamJob) Items() sched.Items {
+func (j *streamJob) Items() sched.Items {
 	return sched.Items{
 		Extent: int64(max(j.c.Replicas, 1)),
 		Cost:   func(lo, hi int64) float64 { return float64(hi-lo) * j.w.Ops(j.c.Patterns, j.c.Steps) },
@@ -59,17 +60,17 @@ func (j *StreamJob) Items() sched.Items {
 }
 
 // Whole is a batch of one replica.
-func (j *StreamJob) Whole() graph.Task {
+func (j *streamJob) Whole() graph.Task {
 	c := call{size: j.c.Size, inputs: j.c.Inputs, neurons: j.c.Size, batch: j.c.Patterns, block: j.c.Patterns, steps: j.c.Steps}
 	return graph.Task{
-		Steps: []graph.Step{graph.Step{Kernel: StepKernel, Launch: graph.Grid(int64(j.c.Size), int64(j.c.Patterns))}.With(c)},
+		Steps: []graph.Step{graph.Step{Kernel: stepOnDevices, Launch: graph.Grid(int64(j.c.Size), int64(j.c.Patterns))}.With(c)},
 		Work:  graph.Work{Ops: j.w.Ops(j.c.Patterns, j.c.Steps), Bytes: j.w.Bytes(j.c.Patterns, j.c.Steps)},
 	}
 }
 
 // Begin sets the replicas up on a runtime's devices before the first run, and
 // encodes the next batch.
-func (j *StreamJob) Begin(_ context.Context, rt *weft.Runtime) (err error) {
+func (j *streamJob) Begin(_ context.Context, rt *weft.Runtime) (err error) {
 	if j.s == nil {
 		if j.c.Replicas == 0 {
 			j.c.Replicas = len(rt.Machine().Devices)
@@ -82,7 +83,7 @@ func (j *StreamJob) Begin(_ context.Context, rt *weft.Runtime) (err error) {
 }
 
 // End merges the replicas if it is time.
-func (j *StreamJob) End(ctx context.Context) error {
+func (j *streamJob) End(ctx context.Context) error {
 	if _, err := j.s.updated(ctx); err != nil {
 		return err
 	}
@@ -95,24 +96,24 @@ func (j *StreamJob) End(ctx context.Context) error {
 }
 
 // Release gives up the stream, which ends with it; what came of the last run stays.
-func (j *StreamJob) Release() {
+func (j *streamJob) Release() {
 	if j.s != nil {
 		j.s.Release()
 	}
 }
 
 // Graph is the next batch, whatever the ranges.
-func (j *StreamJob) Graph([]sched.Range) (*graph.Graph, error) { return j.s.graph() }
+func (j *streamJob) Graph([]sched.Range) (*graph.Graph, error) { return j.s.graph() }
 
 // Bind ties the graph to inputs, weights and replicas.
-func (j *StreamJob) Bind() []weft.Binding { return j.s.bind() }
+func (j *streamJob) Bind() []weft.Binding { return j.s.bind() }
 
 // Replicas are the replicas after the last run.
-func (j *StreamJob) Replicas() [][]float32 { return j.last }
+func (j *streamJob) Replicas() [][]float32 { return j.last }
 
 // Check takes all batches so far through the formula in float64. The error is
-// [ErrWrong] and names the neuron.
-func (j *StreamJob) Check() error {
+// [errWrong] and names the neuron.
+func (j *streamJob) Check() error {
 	want, within, err := j.s.follow()
 	if err != nil {
 		return err
@@ -120,7 +121,7 @@ func (j *StreamJob) Check() error {
 	for r, x := range want {
 		for i, v := range x {
 			if !rounding.Same(j.last[r][i], v, within[r][i]) {
-				return fmt.Errorf("reservoir: neuron %d of replica %d is %v, by the formula %v ± %.2g: %w", i, r, j.last[r][i], v, within[r][i], ErrWrong)
+				return fmt.Errorf("reservoir: neuron %d of replica %d is %v, by the formula %v ± %.2g: %w", i, r, j.last[r][i], v, within[r][i], errWrong)
 			}
 		}
 	}
@@ -128,13 +129,13 @@ func (j *StreamJob) Check() error {
 }
 
 // Misses is nothing: every replica is compared.
-func (j *StreamJob) Misses() []workload.Miss {
+func (j *streamJob) Misses() []workload.Miss {
 	return []workload.Miss{{What: "one neuron off by more than its rounding", Chance: 0}}
 }
 
 // Rate is patterns a second, merges after how many batches so far, and what they
 // moved between devices.
-func (j *StreamJob) Rate(d time.Duration) string {
+func (j *streamJob) Rate(d time.Duration) string {
 	st := j.s.state.Stats()
 	return fmt.Sprintf("%.0f patterns/s, %d merges in %d batches, %d bytes", float64(j.c.Replicas*j.c.Patterns)/d.Seconds(), st.Epoch, j.s.batch, st.Bytes)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrWrong is returned by the Check of a [Job] for a matrix that is not the product.
-var ErrWrong = errors.New("not the max-plus product")
+// errWrong is returned by the Check of a [job] for a matrix that is not the product.
+var errWrong = errors.New("not the max-plus product")
 
 const (
 	// plainTerms is the number of terms that Check compares one by one, about a quarter
@@ -28,7 +28,7 @@ const (
 // it does so in 16 random rows and columns, and compares all elements with the product
 // of the transposed matrices, by another inner loop where there is one: every element is
 // then computed in another place of another tile. Of a product of more than 2³⁹ terms,
-// that is done for random columns. The error is [ErrWrong] and names the element.
+// that is done for random columns. The error is [errWrong] and names the element.
 func check(p product.Numbers) ([]workload.Miss, error) {
 	missed, err := numbers(p).check()
 	return []workload.Miss{
@@ -86,7 +86,7 @@ func (j numbers) compare(rows, cols []int) error {
 					}
 				}
 				if got := j.C[row*n+col]; math.Float32bits(got) != math.Float32bits(want) {
-					return fmt.Errorf("tropical: element (%d, %d) is %v, want %v: %w", row, col, got, want, ErrWrong)
+					return fmt.Errorf("tropical: element (%d, %d) is %v, want %v: %w", row, col, got, want, errWrong)
 				}
 			}
 		}
@@ -130,7 +130,7 @@ func (j numbers) compareTransposed(cols []int) error {
 		for c, col := range cols[lo:hi] {
 			for row, want := range ct[c*m:][:m] {
 				if got := j.C[row*n+col]; math.Float32bits(got) != math.Float32bits(want) {
-					return fmt.Errorf("tropical: element (%d, %d) is %v, want %v: %w", row, col, got, want, ErrWrong)
+					return fmt.Errorf("tropical: element (%d, %d) is %v, want %v: %w", row, col, got, want, errWrong)
 				}
 			}
 		}

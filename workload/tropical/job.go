@@ -14,9 +14,9 @@ var kind = product.New(product.Kind{Name: "tropical", Unit: "Gop", Class: worklo
 	workload.PTX(ptx, "tropical_rows", 256, 128, 128), workload.PTX(ptx, "tropical_rows_small", 64, 64, 64),
 	workload.SPIRV(spirv, "tropical_rows", 64, 8, 512))
 
-// Kernel computes rows of C; its arguments are rows of A, B, rows of C, its
+// productKernel computes rows of C; its arguments are rows of A, B, rows of C, its
 // parameters graph.MatMul with the rows.
-var Kernel = kind.Rows
+var productKernel = kind.Rows
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return kind.Funcs() }
@@ -42,16 +42,17 @@ func (c Config) Validate() error {
 // whole panels.
 func (c Config) Bytes() float64 { return product.Config(c).Bytes() }
 
-// Job is one max-plus product C of A and B, of class X: a maximum is never rounded, so the
+// job is one max-plus product C of A and B, of class X: a maximum is never rounded, so the
 // cut cannot be seen. Rows of C are dealt out; B is read by all.
-type Job struct{ workload.Product }
+type job struct{ workload.Product }
 
 // New makes the operands: uniform in (-1, 1), by logical index, so they do not
 // depend on who computes.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	j, err := kind.New(product.Config(c))
 	if err != nil {
 		return nil, err
 	}
-	return &Job{j}, nil
+	return &job{j}, nil
 }

@@ -75,9 +75,9 @@ func TestRows(t *testing.T) {
 			cut := rapid.IntRange(0, m).Draw(t, "cut")
 			r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 			a, b, c := sparse(r, m*k), sparse(r, k*n), make([]float32, m*n)
-			scratch := make([]float32, Scratch)
-			Rows(c, a, b, k, n, cut, m, scratch)
-			Rows(c, a, b, k, n, 0, cut, scratch)
+			scratch := make([]float32, scratchFloats)
+			computeRows(c, a, b, k, n, cut, m, scratch)
+			computeRows(c, a, b, k, n, 0, cut, scratch)
 			equal(t, c, naive(a, b, m, k, n))
 		})
 	})
@@ -114,9 +114,9 @@ func TestShortestPaths(t *testing.T) {
 				}
 			}
 		}
-		next, scratch := make([]float32, n*n), make([]float32, Scratch)
+		next, scratch := make([]float32, n*n), make([]float32, scratchFloats)
 		for hops := 1; hops < n; hops *= 2 {
-			Rows(next, d, d, n, n, 0, n, scratch)
+			computeRows(next, d, d, n, n, 0, n, scratch)
 			d, next = next, d
 		}
 		for i, w := range want {
@@ -140,9 +140,9 @@ func TestViterbi(t *testing.T) {
 			}
 		}
 		score, next := make([]float32, states), make([]float32, states)
-		scratch := make([]float32, Scratch)
+		scratch := make([]float32, scratchFloats)
 		for _, w := range weight {
-			Rows(next, score, w, states, states, 0, 1, scratch)
+			computeRows(next, score, w, states, states, 0, 1, scratch)
 			score, next = next, score
 		}
 		var best func(step, state int) float32
@@ -167,18 +167,18 @@ func TestViterbi(t *testing.T) {
 func TestRowsAllocates(t *testing.T) {
 	paths(t, func(t *testing.T) {
 		const n = 40
-		a, c, scratch := make([]float32, n*n), make([]float32, n*n), make([]float32, Scratch)
-		if allocs := testing.AllocsPerRun(10, func() { Rows(c, a, a, n, n, 0, n, scratch) }); allocs != 0 {
+		a, c, scratch := make([]float32, n*n), make([]float32, n*n), make([]float32, scratchFloats)
+		if allocs := testing.AllocsPerRun(10, func() { computeRows(c, a, a, n, n, 0, n, scratch) }); allocs != 0 {
 			t.Errorf("%v allocations a call", allocs)
 		}
 	})
 }
 
 func TestCost(t *testing.T) {
-	if got := Ops(2, 3, 5); got != 60 {
+	if got := ops(2, 3, 5); got != 60 {
 		t.Errorf("Ops = %v", got)
 	}
-	if got := Bytes(2, 3, 5); got != 4*(6+15+10) {
+	if got := traffic(2, 3, 5); got != 4*(6+15+10) {
 		t.Errorf("Bytes = %v", got)
 	}
 }
@@ -192,7 +192,7 @@ func ExampleRows() {
 		1, none, none,
 	}
 	two := make([]float32, 9)
-	Rows(two, step, step, 3, 3, 0, 3, make([]float32, Scratch))
+	computeRows(two, step, step, 3, 3, 0, 3, make([]float32, scratchFloats))
 	fmt.Println(two[0:3])
 	fmt.Println(two[3:6])
 	fmt.Println(two[6:9])
@@ -211,16 +211,16 @@ func BenchmarkRows(b *testing.B) {
 				kernel = kn
 				r := rand.New(rand.NewPCG(1, 2))
 				x, y, c := sparse(r, n*n), sparse(r, n*n), make([]float32, n*n)
-				scratch := make([]float32, Scratch)
+				scratch := make([]float32, scratchFloats)
 				best := time.Duration(1 << 62)
 				for b.Loop() {
 					t0 := time.Now()
-					Rows(c, x, y, n, n, 0, n, scratch)
+					computeRows(c, x, y, n, n, 0, n, scratch)
 					best = min(best, time.Since(t0))
 				}
 				i := r.IntN(n) // all rows would take longer than the benchmark
 				equal(b, c[i*n:][:n], naive(x[i*n:], y, 1, n, n))
-				b.ReportMetric(Ops(n, n, n)/float64(best.Nanoseconds()), "best-Gop/s")
+				b.ReportMetric(ops(n, n, n)/float64(best.Nanoseconds()), "best-Gop/s")
 			})
 		}
 	}

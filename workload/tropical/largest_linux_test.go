@@ -13,6 +13,6 @@ func TestLargest(t *testing.T) {
 		}
 		c = c.withDefaults()
 		n, h := c.shape().params(), func(n int) []float32 { return workloadtest.Hollow[float32](t, n) }
-		workloadtest.Largest(t, &TrainJob{c: c, initial: h(n), final: h(n), x: h(c.Batch * c.Inputs), target: h(c.Batch * c.Outputs)})
+		workloadtest.Largest(t, &trainJob{c: c, initial: h(n), final: h(n), x: h(c.Batch * c.Inputs), target: h(c.Batch * c.Outputs)})
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
-	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/signature"
@@ -23,7 +22,7 @@ import (
 var (
 	// ErrTraining is wrapped by every error of [Training.Validate].
 	ErrTraining = errors.New("bad training")
-	// ErrUntrained is returned by [TrainJob.Check] for a network that is not
+	// ErrUntrained is returned by [trainJob.Check] for a network that is not
 	// what the training makes.
 	ErrUntrained = errors.New("not the trained network")
 )
@@ -126,8 +125,8 @@ func unit(weights, x []float32) (y float32, from int32) {
 	return y, from
 }
 
-// TrainJob is one training.
-type TrainJob struct {
+// trainJob is one training.
+type trainJob struct {
 	workload.Stop
 
 	c       Training
@@ -150,13 +149,14 @@ const (
 )
 
 // NewTraining draws samples, the network to be learnt from and the first guess.
-func NewTraining(c Training) (*TrainJob, error) {
+// The job is a [workload.Job].
+func NewTraining(c Training) (*trainJob, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	c = c.withDefaults()
 	s := c.shape()
-	j := &TrainJob{
+	j := &trainJob{
 		c: c, initial: make([]float32, s.params()), final: make([]float32, s.params()),
 		x: make([]float32, c.Batch*c.Inputs), target: make([]float32, c.Batch*c.Outputs),
 	}
@@ -200,28 +200,28 @@ const (
 const gradientTerms = 1 << 18
 
 var (
-	// PathsKernel takes samples through the network. Its arguments are the
+	// pathsKernel takes samples through the network. Its arguments are the
 	// parameters, samples, targets, and what it writes: where hidden units come
 	// from, where outputs come from, and the outputs' errors. Its grid is samples
 	// and hidden units. Shaders do the hidden units only, and the outputs in outputsKernel.
-	PathsKernel = workload.With(graph.GoKernel("tropical.paths", samplesPerItem, graph.All),
+	pathsKernel = workload.With(graph.GoKernel("tropical.paths", samplesPerItem, graph.All),
 		workload.PTX(trainPTX, "tropical_paths", 128, 128, graph.All), workload.SPIRV(spirv, "tropical_hidden", 64, 64))
 	outputsKernel = workload.Only("tropical.outputs", workload.SPIRV(spirv, "tropical_outputs", 64, 64))
-	// GradientKernel adds up the gradient, a row for each hidden unit and output.
-	// Its arguments are what PathsKernel wrote and the gradient. Shaders add up
+	// gradientKernel adds up the gradient, a row for each hidden unit and output.
+	// Its arguments are what pathsKernel wrote and the gradient. Shaders add up
 	// gradientTerms errors, and in moreGradientKernel as many from a sample on.
-	GradientKernel = workload.With(graph.GoKernel("tropical.gradient", rowsPerItem), workload.PTX(trainPTX, "tropical_gradient", 32, 32),
+	gradientKernel = workload.With(graph.GoKernel("tropical.gradient", rowsPerItem), workload.PTX(trainPTX, "tropical_gradient", 32, 32),
 		workload.SPIRV(spirv, "tropical_gradient", 64, 64))
 	moreGradientKernel = workload.Only("tropical.gradient.more", workload.SPIRV(spirv, "tropical_gradient_more", 64, 64))
-	// UpdateKernel takes a step down the gradient. Its arguments are the
+	// updateKernel takes a step down the gradient. Its arguments are the
 	// parameters and the gradient.
-	UpdateKernel = workload.With(graph.GoKernel("tropical.update", paramsPerItem), workload.PTX(trainPTX, "tropical_update", 256, 256),
+	updateKernel = workload.With(graph.GoKernel("tropical.update", paramsPerItem), workload.PTX(trainPTX, "tropical_update", 256, 256),
 		workload.SPIRV(spirv, "tropical_update", 64, 64))
 )
 
 // TrainFuncs are the Go kernels of training.
 func TrainFuncs() map[string]weft.Func {
-	out := live.Funcs()
+	out := collective.Funcs()
 	maps.Copy(out, signature.Funcs(trainKernels))
 	return out
 }
@@ -269,7 +269,7 @@ func (p netParams) check() error {
 	return signature.Positive([]string{"inputs", "hidden", "outputs", "samples"}, p.inputs, p.hidden, p.outputs, p.samples)
 }
 
-// netParams are the parameters of PathsKernel and GradientKernel.
+// netParams are the parameters of pathsKernel and gradientKernel.
 type netParams struct {
 	shape
 	samples int
@@ -281,7 +281,7 @@ type moreGradientParams struct {
 	first int // sample
 }
 
-// updateParams are the parameters of UpdateKernel.
+// updateParams are the parameters of updateKernel.
 type updateParams struct {
 	n      int     // parameters of the network
 	length float32 // of the step
@@ -342,44 +342,44 @@ func update(c *weft.Call, u updateParams, lo, hi int) {
 }
 
 // Name describes the training.
-func (j *TrainJob) Name() string {
+func (j *trainJob) Name() string {
 	c := j.c
 	return fmt.Sprintf("tropical net %d-%d-%d, batch %d in %d shards, %d steps", c.Inputs, c.Hidden, c.Outputs, c.Batch, c.Shards, c.Steps)
 }
 
 // Class is R: shards are the same on any number of devices.
-func (j *TrainJob) Class() workload.Class { return workload.RowExact }
+func (j *trainJob) Class() workload.Class { return workload.RowExact }
 
 // Items are the samples.
-func (j *TrainJob) Items() sched.Items {
+func (j *trainJob) Items() sched.Items {
 	return sched.Items{Extent: int64(j.c.Batch), Bytes: func(lo, hi int64) (in, out int64) {
 		return 4 * (hi - lo) * int64(j.c.Inputs+j.c.Outputs), int64(4 * len(j.final))
 	}}
 }
 
 // Whole is all samples of a step as one task.
-func (j *TrainJob) Whole() graph.Task {
+func (j *trainJob) Whole() graph.Task {
 	steps, work := j.paths(int64(j.c.Batch))
 	return graph.Task{Steps: steps, Work: work}
 }
 
-func (j *TrainJob) params(samples int64) netParams { return netParams{j.c.shape(), int(samples)} }
+func (j *trainJob) params(samples int64) netParams { return netParams{j.c.shape(), int(samples)} }
 
 // paths are the steps that take samples through the network, and their work.
-func (j *TrainJob) paths(samples int64) ([]graph.Step, graph.Work) {
+func (j *trainJob) paths(samples int64) ([]graph.Step, graph.Work) {
 	n := float64(samples)
 	weights, units := float64(len(j.initial)), float64(j.c.Inputs+j.c.Hidden+4*j.c.Outputs)
 	return []graph.Step{
-		graph.Step{Kernel: PathsKernel, Launch: graph.Grid(samples, int64(j.c.Hidden))}.With(j.params(samples)),
+		graph.Step{Kernel: pathsKernel, Launch: graph.Grid(samples, int64(j.c.Hidden))}.With(j.params(samples)),
 		graph.Step{Kernel: outputsKernel, Launch: graph.Grid(samples, int64(j.c.Outputs))}.With(j.params(samples)),
 	}, graph.Work{Ops: 2 * n * weights, Bytes: 4 * (weights + n*units)}
 }
 
 // gradient are the steps that add up the gradient of samples, and their work.
-func (j *TrainJob) gradient(samples int64) ([]graph.Step, graph.Work) {
+func (j *trainJob) gradient(samples int64) ([]graph.Step, graph.Work) {
 	n, s := float64(samples), j.c.shape()
 	rows := graph.Grid(int64(s.rows()))
-	steps := []graph.Step{graph.Step{Kernel: GradientKernel, Launch: rows}.With(j.params(samples))}
+	steps := []graph.Step{graph.Step{Kernel: gradientKernel, Launch: rows}.With(j.params(samples))}
 	once := gradientTerms / s.outputs
 	for first := once; first < int(samples); first += once {
 		steps = append(steps, graph.Step{Kernel: moreGradientKernel, Launch: rows}.With(moreGradientParams{j.params(samples), first}))
@@ -388,7 +388,7 @@ func (j *TrainJob) gradient(samples int64) ([]graph.Step, graph.Work) {
 }
 
 // shardTask takes the samples of a shard through the network and adds up their gradient.
-func (j *TrainJob) shardTask(s shard, params, x, target graph.DataID) graph.Task {
+func (j *trainJob) shardTask(s shard, params, x, target graph.DataID) graph.Task {
 	n := s.hi - s.lo
 	rows := func(d graph.DataID, width int) graph.Use {
 		return graph.Use{Data: d, Offset: 4 * s.lo * int64(width), Bytes: 4 * n * int64(width), Access: graph.Read}
@@ -412,18 +412,18 @@ func (j *TrainJob) shardTask(s shard, params, x, target graph.DataID) graph.Task
 	}
 }
 
-func (j *TrainJob) updateTask() graph.Task {
+func (j *trainJob) updateTask() graph.Task {
 	n, length := len(j.initial), float32(j.c.Rate/float64(j.c.Batch))
 	return graph.Task{
-		Steps: []graph.Step{graph.Step{Kernel: UpdateKernel, Launch: graph.Grid(int64(n))}.With(updateParams{n, length})},
+		Steps: []graph.Step{graph.Step{Kernel: updateKernel, Launch: graph.Grid(int64(n))}.With(updateParams{n, length})},
 		Work:  graph.Work{Ops: 2 * float64(n), Bytes: 12 * float64(n)},
 	}
 }
 
 // Place remembers the machine, on whose topology the all-reduce depends.
-func (j *TrainJob) Place(m *machine.Machine) (err error) {
+func (j *trainJob) Place(m *machine.Machine) (err error) {
 	j.m = m
-	j.on, err = workload.Able(m, PathsKernel, GradientKernel, UpdateKernel)
+	j.on, err = workload.Able(m, pathsKernel, gradientKernel, updateKernel)
 	return err
 }
 
@@ -442,7 +442,7 @@ type replica struct {
 }
 
 // Graph trains all replicas, each on its device, whatever the ranges.
-func (j *TrainJob) Graph([]sched.Range) (*graph.Graph, error) {
+func (j *trainJob) Graph([]sched.Range) (*graph.Graph, error) {
 	if j.m == nil {
 		return nil, fmt.Errorf("tropical net: %w: Place was not called", ErrTraining)
 	}
@@ -479,7 +479,7 @@ func (j *TrainJob) Graph([]sched.Range) (*graph.Graph, error) {
 
 // shards cuts the batch, and adds the data of each shard to a graph. It returns where
 // their gradients are as well.
-func (j *TrainJob) shards(b *graph.Builder) ([]shard, []collective.Buffer) {
+func (j *trainJob) shards(b *graph.Builder) ([]shard, []collective.Buffer) {
 	c := j.c
 	shards := make([]shard, c.Shards)
 	gradients := make([]collective.Buffer, c.Shards)
@@ -500,7 +500,7 @@ func (j *TrainJob) shards(b *graph.Builder) ([]shard, []collective.Buffer) {
 
 // replicas adds the networks to a graph, one for each device that has a shard. The first
 // is the result.
-func (j *TrainJob) replicas(b *graph.Builder, initial graph.DataID) ([]replica, error) {
+func (j *trainJob) replicas(b *graph.Builder, initial graph.DataID) ([]replica, error) {
 	replicas := make([]replica, min(len(j.on), j.c.Shards))
 	for i := range replicas {
 		r, on := &replicas[i], j.on[i]
@@ -511,14 +511,14 @@ func (j *TrainJob) replicas(b *graph.Builder, initial graph.DataID) ([]replica, 
 		r.params, r.sum = data("parameters"), data("gradient of all")
 		// A fold for one device alone is one whose ranks all are that device, and a copy is
 		// a gathering of one rank.
-		spec := collective.Spec{Op: collective.AllGather, Ranks: []machine.DeviceID{on}, Count: int64(len(j.initial)), Type: collective.F32}
-		begin, err := collective.New(j.m, machine.NewRoofline(j.m), spec)
+		spec := collective.Spec{Op: collective.OpAllGather, Ranks: []machine.DeviceID{on}, Count: int64(len(j.initial)), Type: collective.F32}
+		begin, err := collective.NewPlan(j.m, machine.NewRoofline(j.m), spec)
 		if err != nil {
 			return nil, err
 		}
 		begin.Add(b, []collective.Buffer{{Data: initial}}, []collective.Buffer{{Data: r.params}})
-		spec.Op, spec.Fold, spec.Exact, spec.Ranks = collective.Reduce, collective.Sum, true, slices.Repeat(spec.Ranks, j.c.Shards)
-		if r.fold, err = collective.New(j.m, machine.NewRoofline(j.m), spec); err != nil {
+		spec.Op, spec.Fold, spec.Exact, spec.Ranks = collective.OpReduce, collective.Sum, true, slices.Repeat(spec.Ranks, j.c.Shards)
+		if r.fold, err = collective.NewPlan(j.m, machine.NewRoofline(j.m), spec); err != nil {
 			return nil, err
 		}
 	}
@@ -526,7 +526,7 @@ func (j *TrainJob) replicas(b *graph.Builder, initial graph.DataID) ([]replica, 
 }
 
 // Bind ties samples and parameters to the job's memory.
-func (j *TrainJob) Bind() []weft.Binding {
+func (j *trainJob) Bind() []weft.Binding {
 	return []weft.Binding{
 		weft.Bind("initial", j.initial), weft.Bind("samples", j.x), weft.Bind("targets", j.target), weft.Bind("parameters 0", j.final),
 	}
@@ -534,12 +534,12 @@ func (j *TrainJob) Bind() []weft.Binding {
 
 // Result is the parameters after a run: for every hidden unit its weights and its
 // bias, then for every output.
-func (j *TrainJob) Result() []float32 { return j.final }
+func (j *trainJob) Result() []float32 { return j.final }
 
 // Loss is half the mean squared error before and after a run.
-func (j *TrainJob) Loss() (before, after float64) { return j.loss(j.initial), j.loss(j.final) }
+func (j *trainJob) Loss() (before, after float64) { return j.loss(j.initial), j.loss(j.final) }
 
-func (j *TrainJob) loss(p []float32) (sum float64) {
+func (j *trainJob) loss(p []float32) (sum float64) {
 	c, s := j.c, j.c.shape()
 	hidden := make([]float32, c.Hidden)
 	for b := range c.Batch {
@@ -556,7 +556,7 @@ func (j *TrainJob) loss(p []float32) (sum float64) {
 // that path. Sums are in the order of shards and samples, so parameters must be
 // the same to the last bit. The first Check takes longer than the training; later ones
 // compare with what it found. The error is [ErrUntrained].
-func (j *TrainJob) Check() error {
+func (j *trainJob) Check() error {
 	j.trained.Do(func() { j.want = j.reference() })
 	for i, w := range j.want {
 		if got := j.final[i]; math.Float32bits(got) != math.Float32bits(w) {
@@ -567,11 +567,11 @@ func (j *TrainJob) Check() error {
 }
 
 // Misses is nothing: every parameter is compared.
-func (j *TrainJob) Misses() []workload.Miss {
+func (j *trainJob) Misses() []workload.Miss {
 	return []workload.Miss{{What: "one wrong parameter", Chance: 0}}
 }
 
-func (j *TrainJob) reference() []float32 {
+func (j *trainJob) reference() []float32 {
 	c, s := j.c, j.c.shape()
 	p := append([]float32(nil), j.initial...)
 	step := float32(c.Rate / float64(c.Batch))
@@ -620,7 +620,7 @@ func (j *TrainJob) reference() []float32 {
 
 // bestPath tries every path to an output: through which place of the output's row
 // it comes (a hidden unit, or the bias), and of that unit's row.
-func (j *TrainJob) bestPath(p, x []float32, o int) (best float32, first, second int) {
+func (j *trainJob) bestPath(p, x []float32, o int) (best float32, first, second int) {
 	s := j.c.shape()
 	best = float32(math.Inf(-1))
 	before := best // the hidden unit's value on the best path
@@ -643,6 +643,6 @@ func (j *TrainJob) bestPath(p, x []float32, o int) (best float32, first, second 
 }
 
 // Rate is samples a second, each taken through all steps.
-func (j *TrainJob) Rate(d time.Duration) string {
+func (j *trainJob) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.1f ksample/s", float64(j.c.Batch)*float64(j.c.Steps)/d.Seconds()/1e3)
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // Every workload here says what its check may miss.
-var _ = []workload.Inspected{(*msm.Job[bn254.G1Affine])(nil), (*ntt.Job)(nil), (*zk.Job)(nil)}
+var _ = []workload.Inspected{(*msm.Job[bn254.G1Affine])(nil), (*zk.Job)(nil)}
 
 // Sums and transforms are right on one CPU device and on three.
 func TestCalls(t *testing.T) {

@@ -39,7 +39,7 @@ var later = map[string][]string{
 	"./internal/engine":     {"./experimental/sim -skip Soak", "./internal/exec ./internal/backend/fake", onBytes, "."},
 	"./internal/exec":       {"./internal/backend/fake ./internal/backend/cpu", "."},
 	"./experimental/driver": {"./internal/backend/cpu ./internal/backend/fake", "./internal/exec", "./internal/backend/proc", onBytes},
-	"./collective":          {"./internal/fold ./collective/live", "./experimental/replica"},
+	"./collective":          {"./experimental/replica"},
 }
 
 func main() {

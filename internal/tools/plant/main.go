@@ -99,10 +99,12 @@ func (p *planted) workload() string { return strings.Split(p.kernel, ".")[0] }
 
 // folder is where the package is, relative to the folder of workloads.
 func (p *planted) folder() string {
-	if w := p.workload(); slices.Contains([]string{"elastic", "fold", "partition", "phase"}, w) {
+	if w := p.workload(); slices.Contains([]string{"elastic", "fold", "phase"}, w) {
 		return "protein/" + w
 	} else if w == "modes" {
-		return "protein/network"
+		return "../internal/protein/network"
+	} else if w == "partition" {
+		return "../internal/protein/partition"
 	} else if w == "ntt" || w == "msm" {
 		return "zk/" + w
 	} else if w == "bregman" {
@@ -162,7 +164,7 @@ var verdicts = []string{
 // test tests an error in Go or assembly, in a copy of the project that has it: the job's
 // check first, and what it misses with the tests of the kernel.
 func (p *planted) test(root string) (out []byte, err error) {
-	packages := []string{"./workload/" + p.folder()}
+	packages := []string{"./" + path.Join("workload", p.folder())}
 	out, err = p.goTest(root, jobTests, packages)
 	if err != nil && checked(string(out)) {
 		return out, err

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/weft-run/weft/internal/protein/network"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/protein/network"
 )
 
-// ErrWrong is returned by [Job.Check] for results that differ from the Lanczos method's.
-var ErrWrong = errors.New("not the modes of the network")
+// errWrong is returned by [job.Check] for results that differ from the Lanczos method's.
+var errWrong = errors.New("not the modes of the network")
 
 // countRows is the most rows of a matrix for which Check counts eigenvalues: it takes the third
 // power of them, for 1500 about a second.
@@ -24,17 +24,17 @@ var drawnFrom = 2e10
 const draws = 4
 
 // isDrawn reports whether Check looks at random sums of the vectors, given their number, in place of each one.
-func (j *Job) isDrawn(vectors int) bool {
+func (j *job) isDrawn(vectors int) bool {
 	return float64(vectors)*(float64(j.matrix.Nonzeros())+float64(j.matrix.Rows())*float64(vectors)) > drawnFrom
 }
 
 // Check sees that the vectors are orthogonal and of length one, that the matrix in their basis
 // is the tridiagonal one, and that the modes are eigenvectors. Up to 1500 rows it counts, by
 // elimination, that no smaller eigenvalue is missing. That fewer modes converged than were
-// asked for, or that the network is not rigid, is no error of a result: see [Job.Unfinished].
+// asked for, or that the network is not rigid, is no error of a result: see [job.Unfinished].
 // Where there are very many vectors or entries, four sums of all vectors with random factors stand for
 // them: a wrong one would have to be missed by all four.
-func (j *Job) Check() error {
+func (j *job) Check() error {
 	spaces, _ := j.spaces()
 	vector := func(k int) []float64 {
 		x := make([]float64, j.matrix.Rows())
@@ -79,7 +79,7 @@ func (j *Job) Check() error {
 		return err
 	}
 	modes, err := j.Modes()
-	if errors.Is(err, ErrWrong) {
+	if errors.Is(err, errWrong) {
 		return err
 	}
 	return j.checkModes(modes)
@@ -87,7 +87,7 @@ func (j *Job) Check() error {
 
 // checkDrawn does for sums of vectors with random factors what checkStep and orthogonal do for each.
 // firsts are the numbers of the first vectors of the spaces.
-func (j *Job) checkDrawn(spaces []space, firsts []int, vectors [][]float64) error {
+func (j *job) checkDrawn(spaces []space, firsts []int, vectors [][]float64) error {
 	rows, root := j.matrix.Rows(), math.Sqrt(float64(len(vectors)))
 	z, y := make([]float64, rows), make([]float64, rows)
 	for draw := range draws {
@@ -95,7 +95,7 @@ func (j *Job) checkDrawn(spaces []space, firsts []int, vectors [][]float64) erro
 		add(z, vectors, w)
 		for k, v := range vectors {
 			if off := product(v, z) - w[k]; !(math.Abs(off) <= 1e-12*root) {
-				return fmt.Errorf("elastic: vectors are %.3g off orthonormal, of which %d is one: %w", off, k, ErrWrong)
+				return fmt.Errorf("elastic: vectors are %.3g off orthonormal, of which %d is one: %w", off, k, errWrong)
 			}
 		}
 		for i := range spaces {
@@ -120,7 +120,7 @@ func (j *Job) checkDrawn(spaces []space, firsts []int, vectors [][]float64) erro
 				take(y, v, by)
 			}
 			if off := length(y); !(off <= 1e-11*j.size*root) {
-				return fmt.Errorf("elastic: vectors %d to %d: the matrix is %.3g off the tridiagonal one: %w", s.first-j.zeros, s.first+len(own)-1-j.zeros, off, ErrWrong)
+				return fmt.Errorf("elastic: vectors %d to %d: the matrix is %.3g off the tridiagonal one: %w", s.first-j.zeros, s.first+len(own)-1-j.zeros, off, errWrong)
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func product(x, y []float64) float64 {
 
 // checkStep sees that the product of a vector with the matrix is made of its neighbours in a
 // space as the tridiagonal matrix says.
-func (j *Job) checkStep(s *space, vectors [][]float64, k int, y []float64) error {
+func (j *job) checkStep(s *space, vectors [][]float64, k int, y []float64) error {
 	j.matrix.Mul(y, vectors[k])
 	take(y, vectors[k], s.diagonal[k])
 	if k > 0 {
@@ -159,7 +159,7 @@ func (j *Job) checkStep(s *space, vectors [][]float64, k int, y []float64) error
 		within += s.next
 	}
 	if off := length(y); !(off <= within) {
-		return fmt.Errorf("elastic: vector %d: the matrix is %.3g off the tridiagonal one: %w", s.first+k-j.zeros, off, ErrWrong)
+		return fmt.Errorf("elastic: vector %d: the matrix is %.3g off the tridiagonal one: %w", s.first+k-j.zeros, off, errWrong)
 	}
 	return nil
 }
@@ -172,20 +172,20 @@ func orthogonal(vectors [][]float64, k int) error {
 			sum--
 		}
 		if !(math.Abs(sum) <= 1e-12) {
-			return fmt.Errorf("elastic: vectors %d and %d are %.3g off orthonormal: %w", l, k, sum, ErrWrong)
+			return fmt.Errorf("elastic: vectors %d and %d are %.3g off orthonormal: %w", l, k, sum, errWrong)
 		}
 	}
 	return nil
 }
 
 // checkModes sees that modes are eigenvectors, and the slowest.
-func (j *Job) checkModes(modes *network.Modes) error {
+func (j *job) checkModes(modes *Modes) error {
 	y := make([]float64, j.matrix.Rows())
 	for k, x := range modes.Vectors {
 		j.matrix.Mul(y, x)
 		take(y, x, modes.Values[k])
 		if off := length(y); !(off <= 10*network.Tolerance*j.size) {
-			return fmt.Errorf("elastic: mode %d is %.3g off an eigenvector: %w", k, off, ErrWrong)
+			return fmt.Errorf("elastic: mode %d is %.3g off an eigenvector: %w", k, off, errWrong)
 		}
 	}
 	found := len(modes.Values)
@@ -194,14 +194,14 @@ func (j *Job) checkModes(modes *network.Modes) error {
 	}
 	last := modes.Values[found-1]
 	if below := j.below(last - 1e-8*j.size); below > j.zeros+found-1 {
-		return fmt.Errorf("elastic: the network has %d modes below eigenvalue %.6g, found are %d: %w; try more steps", below-j.zeros, last, found-1, ErrWrong)
+		return fmt.Errorf("elastic: the network has %d modes below eigenvalue %.6g, found are %d: %w; try more steps", below-j.zeros, last, found-1, errWrong)
 	}
 	return nil
 }
 
 // below returns the number of eigenvalues below a number, by Sylvester's law: as many as the
 // pivots that are negative when the matrix less that number is eliminated.
-func (j *Job) below(shift float64) int {
+func (j *job) below(shift float64) int {
 	n := j.matrix.Rows()
 	a := make([][]float64, n)
 	for i := range a {
@@ -230,7 +230,7 @@ func (j *Job) below(shift float64) int {
 }
 
 // Misses lists errors that Check may not see.
-func (j *Job) Misses() []workload.Miss {
+func (j *job) Misses() []workload.Miss {
 	missing := 0.0
 	if j.matrix.Rows() > countRows || j.Unfinished() != nil {
 		missing = 1

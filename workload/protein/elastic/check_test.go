@@ -44,7 +44,7 @@ func TestCheckDrawn(t *testing.T) {
 			for _, wrong := range []float64{math.NaN(), *at + 1e-6, -*at - 0.1} {
 				good := *at
 				*at = wrong
-				if err := j.Check(); !errors.Is(err, ErrWrong) {
+				if err := j.Check(); !errors.Is(err, errWrong) {
 					t.Errorf("%+v: %s is %v for %v: the check says %v", c, name, wrong, good, err)
 				}
 				*at = good

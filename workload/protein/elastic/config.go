@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/internal/host"
+	"github.com/weft-run/weft/internal/protein/network"
 	"github.com/weft-run/weft/workload/protein"
-	"github.com/weft-run/weft/workload/protein/network"
 )
 
 var (

@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"slices"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload/protein"
 	"github.com/weft-run/weft/workload/protein/elastic"
-	"github.com/weft-run/weft/workload/protein/network"
 )
 
-// The slowest motions of ubiquitin, and how well its B-factors follow from all of them.
+// The slowest motions of ubiquitin, and which residue moves most by all of them.
 func ExampleOf() {
 	ctx := context.Background()
 	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu", Funcs: elastic.Funcs(), NoCalibrate: true, CacheDir: "off"})
@@ -27,10 +27,8 @@ func ExampleOf() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var b []float64
-	for _, r := range ubiquitin.Residues {
-		b = append(b, r.B)
-	}
-	fmt.Printf("%.3f %.3f, r = %.2f\n", modes.Values[0], modes.Values[1], network.Correlation(modes.Fluctuations(ubiquitin.Len()), b))
-	// Output: 1.369 2.666, r = 0.69
+	moves := modes.Fluctuations(ubiquitin.Len())
+	most := slices.Index(moves, slices.Max(moves))
+	fmt.Printf("%.3f %.3f, residue %d\n", modes.Values[0], modes.Values[1], ubiquitin.Residues[most].Number)
+	// Output: 1.369 2.666, residue 76
 }

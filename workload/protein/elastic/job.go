@@ -8,15 +8,15 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/protein/network"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
-	"github.com/weft-run/weft/workload/protein/network"
 )
 
-// Job is one network. Blocks of its rows are dealt out.
-type Job struct {
+// job is one network. Blocks of its rows are dealt out.
+type job struct {
 	workload.Stop
 
 	c         Config
@@ -47,7 +47,8 @@ func blockRows(rows int) int {
 }
 
 // New reads or makes the structure and its network.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -58,13 +59,13 @@ func New(c Config) (*Job, error) {
 	return newJob(c.withDefaults(), s)
 }
 
-func newJob(c Config, s *protein.Structure) (*Job, error) {
+func newJob(c Config, s *protein.Structure) (*job, error) {
 	matrix, null, err := c.matrix(s)
 	if err != nil {
 		return nil, err
 	}
 	n := matrix.Rows()
-	j := &Job{c: c, structure: s, matrix: matrix, block: blockRows(n), zeros: len(null), steps: c.steps(s.Len()), devices: 1}
+	j := &job{c: c, structure: s, matrix: matrix, block: blockRows(n), zeros: len(null), steps: c.steps(s.Len()), devices: 1}
 	j.blocks = (n + j.block - 1) / j.block
 	j.width = j.zeros + j.steps
 	rows := j.blocks * j.block
@@ -102,28 +103,28 @@ func newJob(c Config, s *protein.Structure) (*Job, error) {
 }
 
 // least is the sum of squares up to which a vector is taken as zero.
-func (j *Job) least() float64 { return 1e-24 * j.size * j.size }
+func (j *job) least() float64 { return 1e-24 * j.size * j.size }
 
 // at returns where a row of a vector is in the basis.
-func (j *Job) at(vector, row int) int {
+func (j *job) at(vector, row int) int {
 	return (row/j.block*j.width+vector)*j.block + row%j.block
 }
 
 // Name says of which structure what network is made.
-func (j *Job) Name() string {
+func (j *job) Name() string {
 	return fmt.Sprintf("elastic %s %s, %d residues, %d steps", strings.ToUpper(j.c.Network), j.structure.Name, j.structure.Len(), j.steps)
 }
 
 // Class is R: sums are taken over blocks, which do not depend on devices.
-func (j *Job) Class() workload.Class { return workload.RowExact }
+func (j *job) Class() workload.Class { return workload.RowExact }
 
 // entries is the number of entries in the rows of some blocks.
-func (j *Job) entries(lo, hi int64) int64 {
+func (j *job) entries(lo, hi int64) int64 {
 	return int64(j.starts[hi*int64(j.block)] - j.starts[lo*int64(j.block)])
 }
 
 // Items are the blocks of rows. Those with more entries cost more.
-func (j *Job) Items() sched.Items {
+func (j *job) Items() sched.Items {
 	return sched.Items{
 		Extent: int64(j.blocks),
 		// Each device gets one task per step. All tasks of a step wait for all of the step before, so more tasks
@@ -142,29 +143,29 @@ func (j *Job) Items() sched.Items {
 
 // ops is the operations of all steps for some blocks: the matrix once a step, and of the
 // vectors that there are two operations each in four passes.
-func (j *Job) ops(lo, hi int64) float64 {
+func (j *job) ops(lo, hi int64) float64 {
 	steps := float64(j.steps)
 	vectors := steps * (float64(j.zeros) + (steps+1)/2)
 	return 2*steps*float64(j.entries(lo, hi)) + 8*float64((hi-lo)*int64(j.block))*vectors
 }
 
 // Place remembers how many devices there are.
-func (j *Job) Place(m *machine.Machine) error {
-	on, err := workload.Able(m, MultiplyKernel, ProjectKernel, RestKernel)
+func (j *job) Place(m *machine.Machine) error {
+	on, err := workload.Able(m, multiplyOnDevices, projectOnDevices, restOnDevices)
 	j.devices = len(on)
 	return err
 }
 
 // Whole is all steps as one task.
-func (j *Job) Whole() graph.Task {
-	t := j.task(MultiplyKernel, 0, int64(j.blocks), j.steps-1)
+func (j *job) Whole() graph.Task {
+	t := j.task(multiplyOnDevices, 0, int64(j.blocks), j.steps-1)
 	t.Work.Ops = j.ops(0, int64(j.blocks))
 	t.Work.Bytes *= float64(j.steps) * 2
 	return t
 }
 
 // task is a task of one kernel for some blocks in a step, without its uses.
-func (j *Job) task(k *graph.Kernel, lo, hi int64, step int) graph.Task {
+func (j *job) task(k *graph.Kernel, lo, hi int64, step int) graph.Task {
 	count := j.zeros + step + 1
 	p := params{block: j.block, blocks: int(hi - lo), all: j.blocks, first: int(lo), width: j.width, count: count, seed: uint32(step), least: j.least()}
 	t := graph.Task{
@@ -174,10 +175,10 @@ func (j *Job) task(k *graph.Kernel, lo, hi int64, step int) graph.Task {
 	rows := float64(hi-lo) * float64(j.block)
 	ops, bytes := 2*rows*float64(count), 8*rows*float64(count)
 	switch k {
-	case MultiplyKernel:
+	case multiplyOnDevices:
 		ops += 2 * float64(j.entries(lo, hi))
 		bytes += 12 * float64(j.entries(lo, hi))
-	case ProjectKernel:
+	case projectOnDevices:
 		ops, bytes = 2*ops, 2*bytes
 	}
 	t.Work = graph.Work{Ops: ops, Bytes: bytes, Unit: graph.FP64}
@@ -191,7 +192,7 @@ type data struct {
 }
 
 // Graph has three tasks for each range of blocks in a step, and one in the last.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+func (j *job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	b := graph.Builder{Stop: j.Stopped}
 	rows, nonzeros := int64(j.blocks*j.block), int64(j.matrix.Nonzeros())
 	sums := 8 * int64(j.blocks*j.width)
@@ -231,8 +232,8 @@ func part(id graph.DataID, a graph.Access, r sched.Range, each, offset int) grap
 	return graph.Use{Data: id, Access: a, Offset: int64(offset) + r.Lo*int64(each), Bytes: r.Len() * int64(each)}
 }
 
-func (j *Job) multiplyTask(d data, r sched.Range, step int) graph.Task {
-	t := j.task(MultiplyKernel, r.Lo, r.Hi, step)
+func (j *job) multiplyTask(d data, r sched.Range, step int) graph.Task {
+	t := j.task(multiplyOnDevices, r.Lo, r.Hi, step)
 	row := 8 * j.blocks // bytes of the sums of a step
 	first, n := int64(j.starts[r.Lo*int64(j.block)]), j.entries(r.Lo, r.Hi)
 	starts := part(d.starts, graph.Read, r, 4*j.block, 0)
@@ -251,8 +252,8 @@ func (j *Job) multiplyTask(d data, r sched.Range, step int) graph.Task {
 	return t
 }
 
-func (j *Job) projectTask(d data, r sched.Range, step int) graph.Task {
-	t := j.task(ProjectKernel, r.Lo, r.Hi, step)
+func (j *job) projectTask(d data, r sched.Range, step int) graph.Task {
+	t := j.task(projectOnDevices, r.Lo, r.Hi, step)
 	t.Uses = []graph.Use{
 		{Data: d.sums, Access: graph.Read},
 		part(d.basis, graph.Read, r, 8*j.block*j.width, 0),
@@ -262,8 +263,8 @@ func (j *Job) projectTask(d data, r sched.Range, step int) graph.Task {
 	return t
 }
 
-func (j *Job) restTask(d data, r sched.Range, step int) graph.Task {
-	t := j.task(RestKernel, r.Lo, r.Hi, step)
+func (j *job) restTask(d data, r sched.Range, step int) graph.Task {
+	t := j.task(restOnDevices, r.Lo, r.Hi, step)
 	t.Uses = []graph.Use{
 		{Data: d.again, Access: graph.Read},
 		part(d.basis, graph.Read, r, 8*j.block*j.width, 0),
@@ -275,7 +276,7 @@ func (j *Job) restTask(d data, r sched.Range, step int) graph.Task {
 }
 
 // Bind ties the matrix, the first vector and what comes out to the job's memory.
-func (j *Job) Bind() []weft.Binding {
+func (j *job) Bind() []weft.Binding {
 	return []weft.Binding{
 		weft.Bind("starts", j.starts), weft.Bind("columns", j.matrix.Columns), weft.Bind("values", j.matrix.Values),
 		weft.Bind("vector", j.vector), weft.Bind("basis", j.basis), weft.Bind("squares", j.squares), weft.Bind("diagonal", j.diagonal),
@@ -284,21 +285,18 @@ func (j *Job) Bind() []weft.Binding {
 
 // Result returns the result of a run: the vectors of the basis by blocks, and the sums of the
 // tridiagonal matrix.
-func (j *Job) Result() (basis, squares, diagonal []float64) { return j.basis, j.squares, j.diagonal }
+func (j *job) Result() (basis, squares, diagonal []float64) { return j.basis, j.squares, j.diagonal }
 
 // Structure returns the structure that the network was made from.
-func (j *Job) Structure() *protein.Structure { return j.structure }
-
-// Matrix is the network's.
-func (j *Job) Matrix() *network.Matrix { return j.matrix }
+func (j *job) Structure() *protein.Structure { return j.structure }
 
 // Rate is operations a second.
-func (j *Job) Rate(d time.Duration) string {
+func (j *job) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.2f GFLOP/s, %.0f steps/s", j.ops(0, int64(j.blocks))/d.Seconds()/1e9, float64(j.steps)/d.Seconds())
 }
 
 // Summary is the slowest modes and how the fluctuations agree with the structure's B-factors.
-func (j *Job) Summary() string {
+func (j *job) Summary() string {
 	modes, err := j.Modes()
 	if modes == nil {
 		return err.Error()

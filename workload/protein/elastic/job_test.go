@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/protein/network"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload/protein"
 	"github.com/weft-run/weft/workload/protein/elastic"
-	"github.com/weft-run/weft/workload/protein/network"
 )
 
 // run runs and checks a job.

@@ -27,21 +27,21 @@ type params struct {
 }
 
 var (
-	// MultiplyKernel makes the next vector of the basis and its product with the matrix, and
+	// multiplyOnDevices makes the next vector of the basis and its product with the matrix, and
 	// sums over blocks: of the product with every vector. After a vector that is zero, with
 	// which the basis holds all that there is to find from the first, the vector stays zero
 	// and random numbers stand for the product. Its arguments are rows of the
 	// matrix, the vector, sums of its squares, rows of the basis, the product, sums of the
 	// product with the new vector and with all.
-	MultiplyKernel = kernel("elastic.multiply", "elastic_multiply")
-	// ProjectKernel subtracts from a product its components along the basis, and sums over
+	multiplyOnDevices = kernel("elastic.multiply", "elastic_multiply")
+	// projectOnDevices subtracts from a product its components along the basis, and sums over
 	// blocks the products with every vector anew. Its arguments are sums of all blocks, rows
 	// of the basis, the product, and sums.
-	ProjectKernel = kernel("elastic.project", "elastic_project")
-	// RestKernel subtracts from a product its components along the basis, which leaves the
+	projectOnDevices = kernel("elastic.project", "elastic_project")
+	// restOnDevices subtracts from a product its components along the basis, which leaves the
 	// next vector, and sums over blocks the squares of that. Its arguments are sums of all
 	// blocks, rows of the basis, the product, the vector, and sums of its squares.
-	RestKernel = kernel("elastic.rest", "elastic_rest")
+	restOnDevices = kernel("elastic.rest", "elastic_rest")
 )
 
 func kernel(name, entry string) *graph.Kernel {
@@ -53,7 +53,7 @@ func Funcs() map[string]weft.Func { return signature.Funcs(kernels) }
 
 var kernels = []signature.Kernel{
 	signature.Of(signature.Kernel{
-		Name: MultiplyKernel.Name, Does: "a vector scaled, its product with a sparse matrix, and sums over blocks", Grid: "blocks", Per: []uint32{1},
+		Name: multiplyOnDevices.Name, Does: "a vector scaled, its product with a sparse matrix, and sums over blocks", Grid: "blocks", Per: []uint32{1},
 		Args: []signature.Arg{
 			signature.In("starts", graph.U4), signature.In("columns", graph.U4), signature.In("values", graph.F8),
 			signature.In("vector", graph.F8), signature.In("squares", graph.F8), signature.InOut("basis", graph.F8),
@@ -69,7 +69,7 @@ var kernels = []signature.Kernel{
 		return n, err
 	}, multiply),
 	signature.Of(signature.Kernel{
-		Name: ProjectKernel.Name, Does: "a vector less its part along others, and sums over blocks", Grid: "blocks", Per: []uint32{1},
+		Name: projectOnDevices.Name, Does: "a vector less its part along others, and sums over blocks", Grid: "blocks", Per: []uint32{1},
 		Args: []signature.Arg{
 			signature.In("sums", graph.F8), signature.In("basis", graph.F8), signature.InOut("product", graph.F8), signature.Out("again", graph.F8),
 		},
@@ -81,7 +81,7 @@ var kernels = []signature.Kernel{
 		return n, err
 	}, project),
 	signature.Of(signature.Kernel{
-		Name: RestKernel.Name, Does: "a vector less its part along others, and sums of its squares over blocks", Grid: "blocks", Per: []uint32{1},
+		Name: restOnDevices.Name, Does: "a vector less its part along others, and sums of its squares over blocks", Grid: "blocks", Per: []uint32{1},
 		Args: []signature.Arg{
 			signature.In("sums", graph.F8), signature.In("basis", graph.F8), signature.In("product", graph.F8),
 			signature.Out("vector", graph.F8), signature.Out("squares", graph.F8),

@@ -7,8 +7,20 @@ import (
 	"math"
 	"slices"
 
-	"github.com/weft-run/weft/workload/protein/network"
+	"github.com/weft-run/weft/internal/protein/network"
 )
+
+// Modes are eigenvectors of a network's matrix with the smallest eigenvalues that are not
+// zero, in increasing order. Vectors are of length one, and their largest entry is positive.
+type Modes struct {
+	Values  []float64
+	Vectors [][]float64
+}
+
+// Fluctuations returns the mean square fluctuation of each bead by some modes, in units of
+// the temperature over the spring constant: the sum of the squares of its entries, each divided
+// by its eigenvalue. B-factors are proportional to them.
+func (m *Modes) Fluctuations(beads int) []float64 { return (*network.Modes)(m).Fluctuations(beads) }
 
 // space is the subspace found from one vector: a tridiagonal matrix in a part of the basis.
 type space struct {
@@ -19,7 +31,7 @@ type space struct {
 
 // spaces returns what a run found. Where a vector was zero, within rounding, a space is whole,
 // and the one behind it begins with another vector. whole says that there is no more to find.
-func (j *Job) spaces() (out []space, whole bool) {
+func (j *job) spaces() (out []space, whole bool) {
 	sum := func(of []float64, step int) float64 {
 		s := 0.0
 		for _, v := range of[step*j.blocks : (step+1)*j.blocks] {
@@ -54,8 +66,8 @@ func (j *Job) spaces() (out []space, whole bool) {
 
 // Modes returns the slowest modes after a run. If not all of those that were asked for have
 // converged, the error wraps ErrUnfinished, and the modes are those that have: eigenvalues
-// whose vectors have a residual below network.Tolerance, relative to the largest eigenvalue there can be.
-func (j *Job) Modes() (*network.Modes, error) {
+// whose vectors have a residual below 1e-10, relative to the largest eigenvalue there can be.
+func (j *job) Modes() (*Modes, error) {
 	spaces, whole := j.spaces()
 	want := min(j.c.Modes, j.matrix.Rows()-j.zeros)
 	type found struct {
@@ -68,14 +80,14 @@ func (j *Job) Modes() (*network.Modes, error) {
 		s := &spaces[i]
 		values, vectors, ok := network.Tridiagonal(s.diagonal, s.beside, want)
 		if !ok {
-			return nil, fmt.Errorf("elastic: %w: a number that is none", ErrWrong)
+			return nil, fmt.Errorf("elastic: %w: a number that is none", errWrong)
 		}
 		for k, v := range vectors {
 			all = append(all, found{values[k], math.Abs(s.next * v[len(v)-1]), s, v})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(a.value, b.value) })
-	out := &network.Modes{}
+	out := &Modes{}
 	for _, f := range all[:min(want, len(all))] {
 		if f.off > network.Tolerance*j.size {
 			break
@@ -102,7 +114,7 @@ func (j *Job) Modes() (*network.Modes, error) {
 
 // moreSteps returns a number of steps to try when the job's were too few: the usual one, or
 // twice as many up to the number that finds all modes.
-func (j *Job) moreSteps() int {
+func (j *job) moreSteps() int {
 	c := j.c
 	c.Steps = 0
 	if usual := c.steps(j.structure.Len()); j.steps < usual {
@@ -113,7 +125,7 @@ func (j *Job) moreSteps() int {
 
 // Unfinished returns the error of Modes if fewer modes than asked for converged in the last run, or if
 // the network, because of its cutoff, has motions that cost no energy.
-func (j *Job) Unfinished() error {
+func (j *job) Unfinished() error {
 	if _, err := j.Modes(); errors.Is(err, ErrUnfinished) || errors.Is(err, ErrConfig) {
 		return err
 	}

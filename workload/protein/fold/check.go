@@ -83,7 +83,7 @@ func (r *Run) checkSteps(which int) error {
 	for l, want := range wants {
 		for k := range want {
 			if got := few.x[k][l]; !(math.Abs(got-want[k]) <= 1e-6) {
-				return fmt.Errorf("fold: replica %d, bead %d after %d of the last steps: at %v, by the reference %v: %w", replica[l], k/3, part.steps, got, want[k], ErrWrong)
+				return fmt.Errorf("fold: replica %d, bead %d after %d of the last steps: at %v, by the reference %v: %w", replica[l], k/3, part.steps, got, want[k], errWrong)
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func (r *Run) checkSteps(which int) error {
 	state := r.state[2*n*which : 2*n*(which+1)]
 	for k := range n {
 		if !within(all.x[k], state[k], by) || !within(all.v[k], state[n+k], by) {
-			return fmt.Errorf("fold: replicas %d to %d, bead %d after the last round: at %v, by the portable kernel %v: %w", replica[0], replica[lanes-1], k/3, state[k], all.x[k], ErrWrong)
+			return fmt.Errorf("fold: replicas %d to %d, bead %d after the last round: at %v, by the portable kernel %v: %w", replica[0], replica[lanes-1], k/3, state[k], all.x[k], errWrong)
 		}
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 var (
 	// ErrConfig is wrapped by every error of Validate.
 	ErrConfig = errors.New("bad folding")
-	// ErrWrong is returned by [Run.Check] for what the dynamics did not make.
-	ErrWrong = errors.New("not the dynamics")
+	// errWrong is returned by [Run.Check] for what the dynamics did not make.
+	errWrong = errors.New("not the dynamics")
 )
 
 // Config says what to fold and how. Zero fields have the values in parentheses.

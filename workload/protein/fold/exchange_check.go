@@ -24,7 +24,7 @@ func (r *Run) checkExchanges() error {
 	asked, done := make([]int, n), make([]int, n)
 	for i := range rounds {
 		if !slices.Equal(rung, r.rungs[i*n:(i+1)*n]) {
-			return fmt.Errorf("fold: replicas are on rungs %v in round %d, by the exchanges before it %v: %w", r.rungs[i*n:(i+1)*n], i, rung, ErrWrong)
+			return fmt.Errorf("fold: replicas are on rungs %v in round %d, by the exchanges before it %v: %w", r.rungs[i*n:(i+1)*n], i, rung, errWrong)
 		}
 		if i+1 == rounds || !r.c.exchanges() {
 			continue
@@ -41,18 +41,18 @@ func (r *Run) checkExchanges() error {
 		}
 	}
 	if !slices.Equal(rung, r.rung) {
-		return fmt.Errorf("fold: replicas are on rungs %v at the end, by the exchanges %v: %w", r.rung, rung, ErrWrong)
+		return fmt.Errorf("fold: replicas are on rungs %v at the end, by the exchanges %v: %w", r.rung, rung, errWrong)
 	}
 	all, swaps := 0, 0
 	by := r.Acceptances()
 	for low := range n - 1 {
 		all, swaps = all+asked[low], swaps+done[low]
 		if share := float64(done[low]) / float64(asked[low]); by[low] != share && !(math.IsNaN(share) && math.IsNaN(by[low])) {
-			return fmt.Errorf("fold: rungs %d and %d exchange at a share of %v, want %d of %d: %w", low, low+1, by[low], done[low], asked[low], ErrWrong)
+			return fmt.Errorf("fold: rungs %d and %d exchange at a share of %v, want %d of %d: %w", low, low+1, by[low], done[low], asked[low], errWrong)
 		}
 	}
 	if a, d := r.Exchanges(); a != all || d != swaps {
-		return fmt.Errorf("fold: %d exchanges of %d, want %d of %d: %w", d, a, swaps, all, ErrWrong)
+		return fmt.Errorf("fold: %d exchanges of %d, want %d of %d: %w", d, a, swaps, all, errWrong)
 	}
 	return r.checkRungs()
 }
@@ -99,13 +99,13 @@ func (r *Run) checkLadders() error {
 			share = float64(k) / float64(n-1)
 		}
 		if want := math.Exp((1-share)*math.Log(r.c.Low) + share*math.Log(r.c.High)); !(math.Abs(t-want) <= 1e-12*want) {
-			return fmt.Errorf("fold: rung %d has temperature %v, want %v: %w", k, t, want, ErrWrong)
+			return fmt.Errorf("fold: rung %d has temperature %v, want %v: %w", k, t, want, errWrong)
 		}
 	}
 	for i := range r.Rounds() {
 		ladder := r.at(i)
 		if len(ladder) != n || ladder[0] != first[0] || ladder[n-1] != first[n-1] || !slices.IsSorted(ladder) {
-			return fmt.Errorf("fold: the ladder of round %d is %v, of the first %v: %w", i, ladder, first, ErrWrong)
+			return fmt.Errorf("fold: the ladder of round %d is %v, of the first %v: %w", i, ladder, first, errWrong)
 		}
 	}
 	return nil
@@ -124,7 +124,7 @@ func (r *Run) checkRungs() error {
 		l := &r.ladder[k/lanes]
 		t, s, at := l[rungTemperature][k%lanes], l[rungScale][k%lanes], l[rungStep][k%lanes]
 		if t != now || !(math.Abs(s-scale) <= 1e-12*scale) || at != float64(step) {
-			return fmt.Errorf("fold: replica %d has temperature %v, velocities times %v at step %v; want %v, %v and %d: %w", k, t, s, at, now, scale, step, ErrWrong)
+			return fmt.Errorf("fold: replica %d has temperature %v, velocities times %v at step %v; want %v, %v and %d: %w", k, t, s, at, now, scale, step, errWrong)
 		}
 	}
 	return nil

@@ -69,7 +69,7 @@ func TestCheckFindsDecisions(t *testing.T) {
 		"the rule of Glauber":       decided(t, c, right, func(u, gain float64) bool { return u < 1/(1+math.Exp(-gain)) }, 0),
 		"the other pairs":           decided(t, c, right, metropolis, 1),
 	} {
-		if err := r.checkExchanges(); !errors.Is(err, ErrWrong) {
+		if err := r.checkExchanges(); !errors.Is(err, errWrong) {
 			t.Errorf("exchanges by %s: %v", what, err)
 		}
 	}
@@ -86,7 +86,7 @@ func TestCheckFindsDecisions(t *testing.T) {
 		"ladder in other order": func(r *Run) { slices.Reverse(r.temperatures) },
 	} {
 		r := decided(t, c, right, metropolis, 0)
-		if spoil(r); !errors.Is(r.checkExchanges(), ErrWrong) {
+		if spoil(r); !errors.Is(r.checkExchanges(), errWrong) {
 			t.Errorf("a wrong %s: %v", what, r.checkExchanges())
 		}
 	}
@@ -122,7 +122,7 @@ func TestCheckFindsObservables(t *testing.T) {
 			"Q": func(f *Frame) { f.Q += 1e-3 }, "Rg": func(f *Frame) { f.Rg *= 1 + 1e-5 }, "RMSD": func(f *Frame) { f.RMSD += 0.05 },
 		} {
 			wrong := f
-			if spoil(&wrong); !errors.Is(r.checkFrame(wrong, x), ErrWrong) {
+			if spoil(&wrong); !errors.Is(r.checkFrame(wrong, x), errWrong) {
 				t.Errorf("%s: a wrong %s: %v", name, what, r.checkFrame(wrong, x))
 			}
 		}
@@ -145,7 +145,7 @@ func TestCheckFindsMelting(t *testing.T) {
 	}
 	for _, wrong := range []Heat{{Melting: 0.7375}, {Melting: 0.75}, {Melting: math.NaN()}, {Melting: 0.7625, Edge: true}} {
 		wrong.Temperatures, wrong.Capacity = h.Temperatures, h.Capacity
-		if err := checkMelting(&wrong); !errors.Is(err, ErrWrong) {
+		if err := checkMelting(&wrong); !errors.Is(err, errWrong) {
 			t.Errorf("largest at %v, at an end: %v: %v", wrong.Melting, wrong.Edge, err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestCheckOfHeat(t *testing.T) {
 	if err := r.Check(); err != nil {
 		t.Fatal(err)
 	}
-	if h.Edge = !h.Edge; !errors.Is(r.Check(), ErrWrong) {
+	if h.Edge = !h.Edge; !errors.Is(r.Check(), errWrong) {
 		t.Errorf("a wrong heat capacity: %v", r.Check())
 	}
 }

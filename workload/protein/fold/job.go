@@ -28,10 +28,10 @@ const (
 	rungCount
 )
 
-// Kernel advances groups of eight replicas by all steps of a round and observes them; its grid
+// foldOnDevices advances groups of eight replicas by all steps of a round and observes them; its grid
 // is the groups and the replicas of one. State is positions, then velocities, of each group; a ladder has a
 // temperature, a factor for the velocities and the number of the first step of each replica.
-var Kernel = graph.GoKernel("fold.advance", 1, lanes)
+var foldOnDevices = graph.GoKernel("fold.advance", 1, lanes)
 
 // The kernels of chains that GPUs take in different ways. CUDA: two replicas to a block of threads,
 // one, or one with lists of pairs in the workspace. On Vulkan a variant is named by the
@@ -44,7 +44,7 @@ var (
 )
 
 func kernelOf(impls ...graph.Impl) *graph.Kernel {
-	return workload.With(graph.GoKernel(Kernel.Name, 1, lanes), impls...)
+	return workload.With(graph.GoKernel(foldOnDevices.Name, 1, lanes), impls...)
 }
 
 // The most beads that the first three take.
@@ -115,7 +115,7 @@ func (p params) counts() counts {
 var groups workload.Scratch[group]
 
 var kernels = []signature.Kernel{partSignature, signature.Of(signature.Kernel{
-	Name: Kernel.Name, Does: "time steps of groups of eight replicas of a chain of beads", Grid: "groups, 8", Per: []uint32{1, lanes},
+	Name: foldOnDevices.Name, Does: "time steps of groups of eight replicas of a chain of beads", Grid: "groups, 8", Per: []uint32{1, lanes},
 	Args: []signature.Arg{
 		signature.In("places of terms and contacts", graph.I4), signature.In("native values", graph.F8), signature.In("ladder", graph.F8),
 		signature.In("state before", graph.F8), signature.Out("state after", graph.F8), signature.Out("observed", graph.F8),

@@ -21,7 +21,7 @@ func (r *Run) checkFrame(f Frame, x []float64) error {
 		{"Rg²", f.Rg * f.Rg, size, size}, {"RMSD²", f.RMSD * f.RMSD, apart, size + of},
 	} {
 		if !(math.Abs(c.got-c.want) <= 1e-9*(100+math.Abs(c.want)+c.size)) {
-			return fmt.Errorf("fold: replica %d: %s %v, by the reference %v: %w", f.Replica, c.what, c.got, c.want, ErrWrong)
+			return fmt.Errorf("fold: replica %d: %s %v, by the reference %v: %w", f.Replica, c.what, c.got, c.want, errWrong)
 		}
 	}
 	return r.checkGDTTS(f, x)
@@ -40,7 +40,7 @@ func (r *Run) checkGDTTS(f Frame, x []float64) error {
 	for i := range n {
 		for _, k := range []int{0, n / 3, n / 2, n - 1} {
 			if was, is := distance(x, i, x, k), distance(moved, i, moved, k); !(math.Abs(is-was) <= 1e-8*(1+was)) {
-				return fmt.Errorf("fold: replica %d: superposed, beads %d and %d are %v apart, before %v: %w", f.Replica, i, k, is, was, ErrWrong)
+				return fmt.Errorf("fold: replica %d: superposed, beads %d and %d are %v apart, before %v: %w", f.Replica, i, k, is, was, errWrong)
 			}
 		}
 		d := distance(moved, i, native, i)
@@ -56,10 +56,10 @@ func (r *Run) checkGDTTS(f Frame, x []float64) error {
 	}
 	size := moment(x) + moment(native)
 	if least := size - 2*overlap(x, native); !(math.Abs(mean-least) <= 1e-9*(100+size)) {
-		return fmt.Errorf("fold: replica %d: superposed, its beads are at a mean square distance of %v, and %v is the least: %w", f.Replica, mean, least, ErrWrong)
+		return fmt.Errorf("fold: replica %d: superposed, its beads are at a mean square distance of %v, and %v is the least: %w", f.Replica, mean, least, errWrong)
 	}
 	if got := protein.GDTTS(x, native); !(got >= low-1e-9 && got <= high+1e-9) {
-		return fmt.Errorf("fold: replica %d: GDT-TS %v, want %v: %w", f.Replica, got, low, ErrWrong)
+		return fmt.Errorf("fold: replica %d: GDT-TS %v, want %v: %w", f.Replica, got, low, errWrong)
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func checkMelting(h *Heat) error {
 		}
 	}
 	if h.Edge != edge || !(math.Abs(h.Melting-want) <= 1e-6*(at[len(at)-1]-at[0])) {
-		return fmt.Errorf("fold: the heat capacity is largest at temperature %v, at an end: %v; want %v, %v: %w", h.Melting, h.Edge, want, edge, ErrWrong)
+		return fmt.Errorf("fold: the heat capacity is largest at temperature %v, at an end: %v; want %v, %v: %w", h.Melting, h.Edge, want, edge, errWrong)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func TestCheckRounded(t *testing.T) {
 		for g := range r.groups { // a velocity, which no observable is of
 			r.state[2*n*g+n+5][2] += c.by
 		}
-		if err := r.Check(); errors.Is(err, ErrWrong) != c.wrong || err != nil && !c.wrong {
+		if err := r.Check(); errors.Is(err, errWrong) != c.wrong || err != nil && !c.wrong {
 			t.Errorf("a velocity off by %v, other devices %d: %v", c.by, c.other, err)
 		}
 		copy(r.state, kept)

@@ -185,7 +185,7 @@ func TestCheckFinds(t *testing.T) {
 		if err := r.Check(); err != nil {
 			t.Fatal(err)
 		}
-		if spoil(r); !errors.Is(r.Check(), ErrWrong) {
+		if spoil(r); !errors.Is(r.Check(), errWrong) {
 			t.Errorf("a wrong %s: %v", what, r.Check())
 		}
 	}
@@ -206,7 +206,7 @@ func TestCheckTail(t *testing.T) {
 	if r.ladder[0][rungStep][0] != head || !slices.Equal(r.last, first.state) {
 		t.Errorf("the state that is kept is not that after %d steps", head)
 	}
-	if r.last[5][1] += 1e-3; !errors.Is(r.Check(), ErrWrong) {
+	if r.last[5][1] += 1e-3; !errors.Is(r.Check(), errWrong) {
 		t.Error("a wrong step was not found")
 	}
 }
@@ -525,11 +525,11 @@ func TestRunNowhere(t *testing.T) {
 func TestLostDevice(t *testing.T) {
 	whole := newSmall(t, small)
 	do(t, workloadtest.Open(t, 1, Funcs()), whole)
-	advance := Funcs()[Kernel.Name]
+	advance := Funcs()[foldOnDevices.Name]
 	var drv *fake.Driver
 	var calls atomic.Int64
 	lost := make(chan error, 2)
-	funcs := map[string]weft.Func{Kernel.Name: func(c *weft.Call, lo, hi int) {
+	funcs := map[string]weft.Func{foldOnDevices.Name: func(c *weft.Call, lo, hi int) {
 		advance(c, lo, hi)
 		switch calls.Add(1) {
 		case 2, 3:

@@ -10,8 +10,8 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrWrong is returned by [Job.Check] for states that differ from the definition.
-var ErrWrong = errors.New("not the phase states")
+// errWrong is returned by [job.Check] for states that differ from the definition.
+var errWrong = errors.New("not the phase states")
 
 // checkTerms is the number of terms of products that Check computes again, about two seconds of
 // one core. Up to 400 residues it computes all.
@@ -28,7 +28,7 @@ func (s sample) column(row, k int, places philox.Source) int {
 
 // Check compares states with the definition, term by term: of up to 400 residues all, of more
 // some of every row. It uses angles and complex exponentials where kernels use neither.
-func (j *Job) Check() error {
+func (j *job) Check() error {
 	n := j.structure.Len()
 	j.picked = sample{each: min(max(checkTerms/n/n, 1), n), of: n}
 	sums := make([]float64, n)
@@ -69,13 +69,13 @@ func (j *Job) Check() error {
 	})
 }
 
-func (j *Job) distance(i, k int) float64 {
+func (j *job) distance(i, k int) float64 {
 	x, y, z := j.beads[3*i]-j.beads[3*k], j.beads[3*i+1]-j.beads[3*k+1], j.beads[3*i+2]-j.beads[3*k+2]
 	return math.Sqrt(x*x + y*y + z*z)
 }
 
 // wave is row i of ψ.
-func (j *Job) wave(i int) []complex128 {
+func (j *job) wave(i int) []complex128 {
 	n := j.structure.Len()
 	out := make([]complex128, n)
 	squares := 0.0
@@ -98,7 +98,7 @@ func (j *Job) wave(i int) []complex128 {
 
 // alpha returns α before scaling, and its error due to the rounding of the argument of its
 // cosine.
-func (j *Job) alpha(i, k int) (value, off float64) {
+func (j *job) alpha(i, k int) (value, off float64) {
 	d := j.distance(i, k)
 	e := 332.0636*math.Exp(-d/10)/d + 2*(math.Pow(3.8/d, 12)-math.Pow(3.8/d, 6))
 	if d >= 2.5 && d <= 3.5 {
@@ -110,7 +110,7 @@ func (j *Job) alpha(i, k int) (value, off float64) {
 }
 
 // torsion is the angle of a pair that τ depends on, in degrees, and whether there is one.
-func (j *Job) torsion(i, k int) (angle float64, ok bool) {
+func (j *job) torsion(i, k int) (angle float64, ok bool) {
 	i, k = min(i, k), max(i, k)
 	vector := func(from, to int) (v [3]float64) {
 		for c := range v {
@@ -154,12 +154,12 @@ func affinity(a, b string) float64 {
 }
 
 // checkState compares one state.
-func (j *Job) checkState(i, k int, psi [][]complex128, scale float64) error {
+func (j *job) checkState(i, k int, psi [][]complex128, scale float64) error {
 	n := j.structure.Len()
 	got := j.states[i*n+k]
 	if i == k {
 		if got != 1 {
-			return fmt.Errorf("phase: state %d, %d is %v, want 1: %w", i, k, got, ErrWrong)
+			return fmt.Errorf("phase: state %d, %d is %v, want 1: %w", i, k, got, errWrong)
 		}
 		return nil
 	}
@@ -193,13 +193,13 @@ func (j *Job) checkState(i, k int, psi [][]complex128, scale float64) error {
 	rounding := 1e-11 + 1e-14*j.c.Time + float64(n)*(0x1p-52*terms+0x1p-1022)/max(cmplx.Abs(product), 0x1p-1022)
 	within := cmplx.Abs(want)*rounding + off*scale*factor + 1e-300
 	if !(cmplx.Abs(got-want) <= within) {
-		return fmt.Errorf("phase: state %d, %d is %v, by the definition %v ± %.2g: %w", i, k, got, want, within, ErrWrong)
+		return fmt.Errorf("phase: state %d, %d is %v, by the definition %v ± %.2g: %w", i, k, got, want, within, errWrong)
 	}
 	return nil
 }
 
 // Misses lists errors that Check may not see.
-func (j *Job) Misses() []workload.Miss {
+func (j *job) Misses() []workload.Miss {
 	return []workload.Miss{
 		{What: "one wrong state", Chance: 1 - float64(j.picked.each)/float64(j.picked.of)},
 		{What: "one wrong row", Chance: 0},

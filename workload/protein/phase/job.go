@@ -75,8 +75,8 @@ func bytes(residues int) float64 {
 // enough is host.Enough, but for tests.
 var enough = host.Enough
 
-// Job is the phase states of one structure. Its rows are dealt out.
-type Job struct {
+// job is the phase states of one structure. Its rows are dealt out.
+type job struct {
 	c         Config
 	structure *protein.Structure
 	stride    int
@@ -87,7 +87,8 @@ type Job struct {
 }
 
 // New reads or makes the structure. It errs if the states need more memory than is available.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func New(c Config) (*Job, error) {
 	return newJob(c, s)
 }
 
-func newJob(c Config, s *protein.Structure) (*Job, error) {
+func newJob(c Config, s *protein.Structure) (*job, error) {
 	n := s.Len()
 	if !possible(s) {
 		return nil, errResidues(s)
@@ -112,7 +113,7 @@ func newJob(c Config, s *protein.Structure) (*Job, error) {
 	if err := enough(fmt.Sprintf("phase: states of %d residues", n), int64(bytes(n))); err != nil {
 		return nil, err
 	}
-	j := &Job{c: c, structure: s, stride: (n + lanes - 1) / lanes * lanes, beads: s.Coordinates(), states: make([]complex128, n*n)}
+	j := &job{c: c, structure: s, stride: (n + lanes - 1) / lanes * lanes, beads: s.Coordinates(), states: make([]complex128, n*n)}
 	for i, x := range j.beads {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			return nil, fmt.Errorf("phase: %s: a coordinate of residue %d is %v: %w: coordinates must be finite", s.Name, i/3, x, ErrConfig)
@@ -132,15 +133,15 @@ func newJob(c Config, s *protein.Structure) (*Job, error) {
 const nearest = 1e-3
 
 // Name says of which structure the states are.
-func (j *Job) Name() string {
+func (j *job) Name() string {
 	return fmt.Sprintf("phase %s, %d residues, t = %g ps", j.structure.Name, j.structure.Len(), j.c.Time)
 }
 
 // Class is R: every state is computed on one device in one order.
-func (j *Job) Class() workload.Class { return workload.RowExact }
+func (j *job) Class() workload.Class { return workload.RowExact }
 
 // Items are the rows.
-func (j *Job) Items() sched.Items {
+func (j *job) Items() sched.Items {
 	n := int64(j.structure.Len())
 	return sched.Items{
 		Extent: n,
@@ -157,20 +158,20 @@ func (j *Job) Items() sched.Items {
 const waveOps = 200
 
 // Whole is the product as one task, with the work of all.
-func (j *Job) Whole() graph.Task {
+func (j *job) Whole() graph.Task {
 	n := int64(j.structure.Len())
-	t := j.task(ProductKernel, 0, n)
-	w := j.task(WavesKernel, 0, n).Work
+	t := j.task(productOnDevices, 0, n)
+	w := j.task(wavesOnDevices, 0, n).Work
 	t.Work.Ops, t.Work.Bytes = t.Work.Ops+w.Ops, t.Work.Bytes+w.Bytes
 	return t
 }
 
 // task is a task of one kernel for some rows, without its uses.
-func (j *Job) task(k *graph.Kernel, lo, hi int64) graph.Task {
+func (j *job) task(k *graph.Kernel, lo, hi int64) graph.Task {
 	n := int64(j.structure.Len())
 	p := params{residues: int(n), first: int(lo), rows: int(hi - lo), stride: j.stride, time: j.c.Time}
 	pairs := float64(hi-lo) * float64(n)
-	if k == WavesKernel {
+	if k == wavesOnDevices {
 		return graph.Task{
 			Name:  fmt.Sprintf("waves %d-%d", lo, hi),
 			Steps: []graph.Step{graph.Step{Kernel: k, Launch: graph.Grid(hi - lo)}.With(p)},
@@ -185,7 +186,7 @@ func (j *Job) task(k *graph.Kernel, lo, hi int64) graph.Task {
 }
 
 // Graph has a task for the waves of each range of rows, and one for its products with all.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+func (j *job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
 	n := int64(j.structure.Len())
 	wave, row := 16*int64(j.stride), 16*n
@@ -195,7 +196,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	squares := b.Data(graph.Data{Name: "squares", Bytes: 8 * n})
 	states := b.Data(graph.Data{Name: "states", Bytes: row * n, Output: true})
 	for _, r := range ranges {
-		t := j.task(WavesKernel, r.Lo, r.Hi)
+		t := j.task(wavesOnDevices, r.Lo, r.Hi)
 		t.Uses = []graph.Use{
 			{Data: beads, Access: graph.Read},
 			{Data: kinds, Access: graph.Read},
@@ -206,7 +207,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 		b.Add(t)
 	}
 	for _, r := range ranges {
-		t := j.task(ProductKernel, r.Lo, r.Hi)
+		t := j.task(productOnDevices, r.Lo, r.Hi)
 		t.Uses = []graph.Use{
 			{Data: waves, Access: graph.Read},
 			{Data: squares, Access: graph.Read},
@@ -218,15 +219,15 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 }
 
 // Bind ties the structure and the states to the job's memory.
-func (j *Job) Bind() []weft.Binding {
+func (j *job) Bind() []weft.Binding {
 	return []weft.Binding{weft.Bind("beads", j.beads), weft.Bind("kinds", j.kinds), weft.Bind("states", j.states)}
 }
 
 // Result is the states after a run: Ψᵢⱼ is at [i*residues+j].
-func (j *Job) Result() []complex128 { return j.states }
+func (j *job) Result() []complex128 { return j.states }
 
 // Summary is the sum of the states and their Frobenius norm.
-func (j *Job) Summary() string {
+func (j *job) Summary() string {
 	var sum complex128
 	squares := 0.0
 	for _, s := range j.states {
@@ -237,7 +238,7 @@ func (j *Job) Summary() string {
 }
 
 // Rate is operations a second.
-func (j *Job) Rate(d time.Duration) string {
+func (j *job) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.2f GFLOP/s", j.Whole().Work.Ops/d.Seconds()/1e9)
 }
 

@@ -23,15 +23,15 @@ type params struct {
 const rowsPerItem = 4
 
 var (
-	// WavesKernel makes rows of ψ, and of Ψ what is beside the phase of the product. Its
+	// wavesOnDevices makes rows of ψ, and of Ψ what is beside the phase of the product. Its
 	// arguments are the coordinates, the kinds of residues, rows of ψ, rows of Ψ, and for each row
 	// the sum of α².
-	WavesKernel = workload.With(graph.GoKernel("phase.waves", 1),
+	wavesOnDevices = workload.With(graph.GoKernel("phase.waves", 1),
 		workload.PTX(ptx, "phase_waves", 128, 1), workload.SPIRV(spirv, "phase_waves", 64, 1))
-	// ProductKernel multiplies rows of ψ with all of them, and completes rows of Ψ with the
+	// productOnDevices multiplies rows of ψ with all of them, and completes rows of Ψ with the
 	// phase of that. Its arguments are all rows of ψ, the sums of α² of all rows, and rows of
 	// Ψ; its grid is rows and residues.
-	ProductKernel = workload.With(graph.GoKernel("phase.product", rowsPerItem, graph.All),
+	productOnDevices = workload.With(graph.GoKernel("phase.product", rowsPerItem, graph.All),
 		workload.PTX(ptx, "phase_product", 64, 8, 8), workload.SPIRV(spirv, "phase_product", 64, 8, 8))
 )
 
@@ -40,7 +40,7 @@ func Funcs() map[string]weft.Func { return signature.Funcs(kernels) }
 
 var kernels = []signature.Kernel{
 	signature.Of(signature.Kernel{
-		Name: WavesKernel.Name, Does: "rows of waves and factors of phase states", Grid: "rows", Per: []uint32{1},
+		Name: wavesOnDevices.Name, Does: "rows of waves and factors of phase states", Grid: "rows", Per: []uint32{1},
 		Args: []signature.Arg{
 			signature.In("beads", graph.F8), signature.In("kinds", graph.U4),
 			signature.Out("waves", graph.F8), signature.Out("states", graph.F8), signature.Out("squares", graph.F8),
@@ -54,7 +54,7 @@ var kernels = []signature.Kernel{
 		return n, p.check()
 	}, waves),
 	signature.Of(signature.Kernel{
-		Name: ProductKernel.Name, Does: "phases of products of waves", Grid: "rows, residues", Per: []uint32{rowsPerItem, graph.All},
+		Name: productOnDevices.Name, Does: "phases of products of waves", Grid: "rows, residues", Per: []uint32{rowsPerItem, graph.All},
 		Args: []signature.Arg{signature.In("waves", graph.F8), signature.In("squares", graph.F8), signature.InOut("states", graph.F8)},
 	}, func(_ *weft.Call, p params) (n signature.Need, err error) {
 		n.Items = signature.Parts(p.rows, rowsPerItem)

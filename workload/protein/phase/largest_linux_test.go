@@ -13,7 +13,7 @@ func TestLargest(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := protein.Helix(maxResidues)
-	workloadtest.Largest(t, &Job{
+	workloadtest.Largest(t, &job{
 		c: c, structure: s, stride: (maxResidues + lanes - 1) / lanes * lanes, beads: s.Coordinates(), kinds: make([]uint32, maxResidues),
 		states: workloadtest.Hollow[complex128](t, maxResidues*maxResidues),
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrWrong is returned by [Job.Check] for a point that is not the sum.
-var ErrWrong = errors.New("not the sum of the points")
+// errWrong is returned by [Job.Check] for a point that is not the sum.
+var errWrong = errors.New("not the sum of the points")
 
 // naivePoints is the number of points up to which a sum is computed naively to check it: each
 // takes about 10 ms.
@@ -45,7 +45,7 @@ func (j *Job[P]) Check() error {
 		want = Reference(points[:len(j.scalars)], j.scalars)
 	}
 	if got != want {
-		return fmt.Errorf("%s: %v, want %v: %w", j.Name(), any(&got), any(&want), ErrWrong)
+		return fmt.Errorf("%s: %v, want %v: %w", j.Name(), any(&got), any(&want), errWrong)
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrWrong is returned by [Job.Check] for a result that is not the transform.
-var ErrWrong = errors.New("not the transform")
+// errWrong is returned by [job.Check] for a result that is not the transform.
+var errWrong = errors.New("not the transform")
 
 // reference is the transform by gnark-crypto alone, as it does it in one piece.
 func reference(x []fr.Element, t Transform) []fr.Element {
@@ -35,17 +35,17 @@ func reference(x []fr.Element, t Transform) []fr.Element {
 }
 
 // Check compares every element with the transform by gnark-crypto.
-func (j *Job) Check() error {
+func (j *job) Check() error {
 	want := reference(j.x, j.c.Transform)
 	for k, got := range j.out {
 		if got != want[k] {
-			return fmt.Errorf("%s: element %d is %x, want %x: %w", j.Name(), k, got, want[k], ErrWrong)
+			return fmt.Errorf("%s: element %d is %x, want %x: %w", j.Name(), k, got, want[k], errWrong)
 		}
 	}
 	return nil
 }
 
 // Misses is nothing: every element is compared.
-func (j *Job) Misses() []workload.Miss {
+func (j *job) Misses() []workload.Miss {
 	return []workload.Miss{{What: "one wrong element", Chance: 0}}
 }

@@ -122,7 +122,7 @@ func TestBlocks(t *testing.T) {
 	for _, c := range []struct{ log, most int }{{0, 9}, {1, 9}, {8, 9}, {9, 9}, {11, 9}, {9, 3}, {10, 3}} {
 		for i := range 4 {
 			tr := Transform{Inverse: i&1 != 0, Coset: i&2 != 0}
-			j := workloadtest.New[*Job](t)(New(Config{Transform: tr, Log: c.log, Seed: 9}))
+			j := workloadtest.New[*job](t)(New(Config{Transform: tr, Log: c.log, Seed: 9}))
 			j.most = c.most
 			rows := j.Items().Extent
 			for _, ranges := range [][]sched.Range{{{Hi: rows}}, {{Hi: rows / 4}, {Lo: rows / 4, Hi: rows}}} {

@@ -26,7 +26,7 @@ func TestCUDA(t *testing.T) {
 	testPasses(t, rt)
 	for log := 0; log <= 22; log++ {
 		for i := range 4 {
-			j := workloadtest.New[*Job](t)(New(Config{Transform: Transform{Inverse: i&1 != 0, Coset: i&2 != 0}, Log: log, Seed: 3}))
+			j := workloadtest.New[*job](t)(New(Config{Transform: Transform{Inverse: i&1 != 0, Coset: i&2 != 0}, Log: log, Seed: 3}))
 			workloadtest.Run(t, rt, j)
 			if err := j.Check(); err != nil {
 				t.Error(err)

@@ -15,7 +15,7 @@ const (
 )
 
 // lengths are the logs of the transforms of the passes of a row of 2^size elements.
-func (j *Job) lengths(size int) (out []int) {
+func (j *job) lengths(size int) (out []int) {
 	passes := max((size+j.most-1)/j.most, 1)
 	for i := range passes {
 		out = append(out, (size+i)/passes)
@@ -24,7 +24,7 @@ func (j *Job) lengths(size int) (out []int) {
 }
 
 // step is a pass from one buffer of a task to another.
-func (j *Job) step(p passParams, from, to, tables int) graph.Step {
+func (j *job) step(p passParams, from, to, tables int) graph.Step {
 	if j.c.Inverse {
 		p.backward = 1
 	}
@@ -38,13 +38,13 @@ func moves(p moveParams, from, to int) graph.Step {
 
 // work returns the work of stages of butterflies and of further products per element, for elements
 // that are read and written a number of times.
-func (j *Job) work(elements, stages, products, times int) graph.Work {
+func (j *job) work(elements, stages, products, times int) graph.Work {
 	ops := float64(elements) * (float64(stages)/2*butterflyOps + float64(products)*mulOps)
 	return graph.Work{Ops: ops, Bytes: 2 * Size * float64(elements*times), Unit: graph.Int32}
 }
 
 // scales returns the scaling before the first pass and the one after the last.
-func (j *Job) scales() (first, last int) {
+func (j *job) scales() (first, last int) {
 	switch {
 	case j.c.Inverse && j.c.Coset:
 		return scaleNone, scaleLast
@@ -58,7 +58,7 @@ func (j *Job) scales() (first, last int) {
 
 // passes returns the passes over rows as steps. source has the elements, target gets the result, and
 // workspace holds the elements in between. order is the order in which the last pass writes.
-func (j *Job) passes(p passParams, first, last, order int, source, target, tables, workspace int) (steps []graph.Step) {
+func (j *job) passes(p passParams, first, last, order int, source, target, tables, workspace int) (steps []graph.Step) {
 	all := j.lengths(p.size)
 	p.scale = first
 	for i, l := range all {
@@ -88,7 +88,7 @@ const (
 )
 
 // whole is the transform as one task.
-func (j *Job) whole() graph.Task {
+func (j *job) whole() graph.Task {
 	first, last := j.scales()
 	t := graph.Task{
 		Name:  "transform",
@@ -103,7 +103,7 @@ func (j *Job) whole() graph.Task {
 
 // Graph is the whole transform as one task, or for several ranges of rows its four steps, with
 // three tasks for each.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+func (j *job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
 	cut := cutting{job: j, b: &b}
 	for _, r := range ranges {
@@ -143,7 +143,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 
 // cutting builds the four steps. The transform is R rows of S elements; row n has those from n·S on.
 type cutting struct {
-	job                         *Job
+	job                         *job
 	b                           *graph.Builder
 	ranges                      []sched.Range // of rows
 	elements, tables, transform graph.DataID

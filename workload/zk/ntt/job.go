@@ -101,8 +101,8 @@ func (c Config) Bytes() float64 {
 	return 2*Size*float64(uint64(1)<<log) + Size*float64(tableLen(log))
 }
 
-// Job is one transform.
-type Job struct {
+// job is one transform.
+type job struct {
 	c      Config
 	log    int
 	x, out []fr.Element
@@ -112,11 +112,12 @@ type Job struct {
 }
 
 // New prepares a transform.
-func New(c Config) (*Job, error) {
+// The job is a [workload.Job].
+func New(c Config) (*job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	j := &Job{c: c, log: c.log(), most: logLocal, x: c.Elements, tables: tables(c.log(), c.Transform)}
+	j := &job{c: c, log: c.log(), most: logLocal, x: c.Elements, tables: tables(c.log(), c.Transform)}
 	j.out = make([]fr.Element, 1<<j.log)
 	if j.x == nil {
 		j.x = make([]fr.Element, len(j.out))
@@ -157,20 +158,20 @@ func Of(ctx context.Context, rt *weft.Runtime, x []fr.Element, t Transform) ([]f
 }
 
 // Name says which transform it is, of how many elements.
-func (j *Job) Name() string { return fmt.Sprintf("ntt %s of 2^%d elements", j.c.Transform, j.log) }
+func (j *job) Name() string { return fmt.Sprintf("ntt %s of 2^%d elements", j.c.Transform, j.log) }
 
 // Class is X: integers modulo a prime.
-func (j *Job) Class() workload.Class { return workload.Exact }
+func (j *job) Class() workload.Class { return workload.Exact }
 
 // logRows is the log of the number of rows into which a transform is cut at most.
 const logRows = 6
 
 // rows is the log of the number of rows into which the transform is cut for several devices.
 // There are as many columns as rows, or more.
-func (j *Job) rows() int { return min(logRows, j.log/2) }
+func (j *job) rows() int { return min(logRows, j.log/2) }
 
 // Items are the rows. A range has as large a share of the columns and of the result.
-func (j *Job) Items() sched.Items {
+func (j *job) Items() sched.Items {
 	return sched.Items{
 		Extent: 1 << j.rows(),
 		Bytes: func(lo, hi int64) (in, out int64) {
@@ -181,14 +182,14 @@ func (j *Job) Items() sched.Items {
 }
 
 // Hosted is the job with columns read where they are, which costs nothing in host memory.
-func (j *Job) Hosted() workload.Job {
+func (j *job) Hosted() workload.Job {
 	h := *j
 	h.hosted = true
 	return &h
 }
 
 // Feed moves the elements.
-func (j *Job) Feed(get func(bytes int) ([]byte, error)) (restore func(), err error) {
+func (j *job) Feed(get func(bytes int) ([]byte, error)) (restore func(), err error) {
 	mem, err := get(Size * len(j.x))
 	if err != nil {
 		return nil, err
@@ -200,20 +201,20 @@ func (j *Job) Feed(get func(bytes int) ([]byte, error)) (restore func(), err err
 }
 
 // Bind ties the elements and the tables to the job's memory.
-func (j *Job) Bind() []weft.Binding {
+func (j *job) Bind() []weft.Binding {
 	return []weft.Binding{weft.Bind("elements", j.x), weft.Bind("tables", j.tables), weft.Bind("transform", j.out)}
 }
 
 // Whole is the transform as one task.
-func (j *Job) Whole() graph.Task { return j.whole() }
+func (j *job) Whole() graph.Task { return j.whole() }
 
 // Result is the transform after a run, in the job's own memory.
-func (j *Job) Result() []fr.Element { return j.out }
+func (j *job) Result() []fr.Element { return j.out }
 
 // Summary is the first element of the result.
-func (j *Job) Summary() string { return "first element " + j.out[0].String() }
+func (j *job) Summary() string { return "first element " + j.out[0].String() }
 
 // Rate is butterflies a second.
-func (j *Job) Rate(d time.Duration) string {
+func (j *job) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.2f Mbutterfly/s", float64(j.log)*float64(len(j.out))/2/d.Seconds()/1e6)
 }

@@ -15,6 +15,6 @@ func TestLargest(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := func() []fr.Element { return workloadtest.Hollow[fr.Element](t, 1<<MaxLog) }
-		workloadtest.Largest(t, &Job{c: c, log: MaxLog, most: logLocal, x: h(), out: h(), tables: tables(MaxLog, c.Transform), hosted: hosted})
+		workloadtest.Largest(t, &job{c: c, log: MaxLog, most: logLocal, x: h(), out: h(), tables: tables(MaxLog, c.Transform), hosted: hosted})
 	}
 }

@@ -15,7 +15,7 @@ func testPasses(t *testing.T, rt *weft.Runtime) {
 	for _, c := range []struct{ log, most, passes int }{{9, 9, 1}, {9, 3, 3}, {10, 3, 4}, {7, 1, 7}, {12, 4, 3}} {
 		for i := range 4 {
 			tr := Transform{Inverse: i&1 != 0, Coset: i&2 != 0}
-			j := workloadtest.New[*Job](t)(New(Config{Transform: tr, Log: c.log, Seed: 9}))
+			j := workloadtest.New[*job](t)(New(Config{Transform: tr, Log: c.log, Seed: 9}))
 			j.most = c.most
 			if n := len(j.whole().Steps); n != c.passes {
 				t.Errorf("%s, of 2^%d at most: %d passes, want %d", j.Name(), c.most, n, c.passes)
@@ -40,7 +40,7 @@ func testPasses(t *testing.T, rt *weft.Runtime) {
 }
 
 // inPlace computes a job's transform once more, of resident data.
-func inPlace(t *testing.T, rt *weft.Runtime, j *Job) {
+func inPlace(t *testing.T, rt *weft.Runtime, j *job) {
 	t.Helper()
 	x, err := weft.Put(rt, "x", j.x)
 	if err != nil {

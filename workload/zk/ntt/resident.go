@@ -26,11 +26,11 @@ func NewTransformer(rt *weft.Runtime, log int, t Transform) (*Transformer, error
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return newTransformer(rt, &Job{c: c, log: log, most: logLocal})
+	return newTransformer(rt, &job{c: c, log: log, most: logLocal})
 }
 
 // newTransformer prepares the transforms of a job.
-func newTransformer(rt *weft.Runtime, j *Job) (*Transformer, error) {
+func newTransformer(rt *weft.Runtime, j *job) (*Transformer, error) {
 	log := j.log
 	const useElements, useTables, workspace = 0, 1, 2
 	first, last := j.scales()

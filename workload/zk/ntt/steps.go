@@ -7,7 +7,7 @@ import (
 )
 
 // Passes returns the number of passes of a transform of 2^log elements on one device.
-func Passes(log int) int { return len((&Job{most: logLocal}).lengths(log)) }
+func Passes(log int) int { return len((&job{most: logLocal}).lengths(log)) }
 
 // Steps returns the steps of a transform of 2^log elements within a task of the caller's. kernel has
 // those implementations of [Pass] that the caller wants. The buffers are given by their numbers among
@@ -15,7 +15,7 @@ func Passes(log int) int { return len((&Job{most: logLocal}).lengths(log)) }
 // [Tables], and workspace is another buffer of as many elements. source may be the same as target if
 // the number of [Passes] is even, and the same as workspace if it is odd.
 func Steps(kernel *graph.Kernel, log int, t Transform, source, target, tables, workspace int) []graph.Step {
-	j := &Job{c: Config{Transform: t, Log: log}, log: log, most: logLocal}
+	j := &job{c: Config{Transform: t, Log: log}, log: log, most: logLocal}
 	first, last := j.scales()
 	steps := j.passes(passParams{size: log, rows: 1}, first, last, orderRows, source, target, tables, workspace)
 	for i := range steps {

@@ -20,7 +20,6 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/cmd/weft/internal/terminal"
 	"github.com/weft-run/weft/collective"
-	comm "github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/text"
 )
@@ -68,7 +67,7 @@ count. Bus bandwidth is the bytes that each device must get over the time: for
 an all-reduce 2(n-1)/n times the vector's.`,
 		repeat: 9, measure: o.measure, text: o.text,
 	}.command(s)
-	c.Flags().StringSliceVar(&o.ops, "ops", []string{collective.AllReduce.String()}, "`operations`: "+strings.Join(operationNames(), ", "))
+	c.Flags().StringSliceVar(&o.ops, "ops", []string{collective.OpAllReduce.String()}, "`operations`: "+strings.Join(operationNames(), ", "))
 	c.Flags().StringSliceVar(&o.sizes, "sizes", []string{"4KiB", "1MiB", "64MiB"}, "`sizes` of the vectors")
 	c.Flags().IntSliceVar(&o.counts, "split", []int{2, 4}, "`numbers` of devices to cut the cores into, when --devices names none")
 	c.Flags().StringVar(&o.algorithm, "algorithm", "", "one of "+strings.Join(collective.Algorithms(), ", ")+"; the best by default")
@@ -127,7 +126,7 @@ func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
 				return err
 			}
 			defer rt.Close()
-			g, err := comm.New(rt, comm.Options{Algorithm: o.algorithm})
+			g, err := collective.New(rt, collective.Options{Algorithm: o.algorithm})
 			if err != nil {
 				return err
 			}
@@ -140,7 +139,7 @@ func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
 						return err
 					}
 					p.Add()
-					if op == collective.Barrier { // whose vectors are empty
+					if op == collective.OpBarrier { // whose vectors are empty
 						break
 					}
 				}
@@ -164,9 +163,9 @@ const (
 
 // one measures one size of an operation on a group, and the peers of an all-reduce in
 // turn with it.
-func (o *collectives) one(m *meter, g *comm.Group, mpi *mpiPeer, op collective.Op, size int64) ([]collectiveRow, error) {
+func (o *collectives) one(m *meter, g *collective.Group, mpi *mpiPeer, op collective.Op, size int64) ([]collectiveRow, error) {
 	n := g.Size()
-	if op == collective.Send && n < 2 {
+	if op == collective.OpSend && n < 2 {
 		return nil, nil
 	}
 	v := newVectors(op, n, size/4)
@@ -177,7 +176,7 @@ func (o *collectives) one(m *meter, g *comm.Group, mpi *mpiPeer, op collective.O
 	if err := v.check(); err != nil {
 		return nil, fmt.Errorf("%v of %d bytes on %d devices: %w", op, size, n, err)
 	}
-	if op == collective.Barrier {
+	if op == collective.OpBarrier {
 		size = 0
 	}
 	times := int(min(max(roundBytes/max(size, 1), 1), mostTimes))
@@ -201,7 +200,7 @@ func (o *collectives) one(m *meter, g *comm.Group, mpi *mpiPeer, op collective.O
 		}
 		contenders[0].row.Why = plan.Explain()
 	}
-	if o.peers && op == collective.AllReduce {
+	if o.peers && op == collective.OpAllReduce {
 		row.Algorithm, row.Peer = "", "memcpy"
 		contenders = append(contenders, contender{row, func() (float64, error) { return copyAll(n, int(size), times), nil }})
 		if mpi != nil {

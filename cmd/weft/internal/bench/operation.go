@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/weft-run/weft/collective"
-	comm "github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -23,11 +22,11 @@ func operationNames() []string {
 func traffic(op string, n int) float64 {
 	others := float64(n-1) / float64(n)
 	switch op {
-	case collective.AllReduce.String():
+	case collective.OpAllReduce.String():
 		return 2 * others
-	case collective.Barrier.String():
+	case collective.OpBarrier.String():
 		return 0
-	case collective.ReduceScatter.String(), collective.AllGather.String(), collective.AllToAll.String():
+	case collective.OpReduceScatter.String(), collective.OpAllGather.String(), collective.OpAllToAll.String():
 		return others
 	}
 	return 1 // reduce, broadcast, send
@@ -46,7 +45,7 @@ func newVectors(op collective.Op, n int, count int64) *vectors {
 	for r := range n {
 		in, out := make([]float32, v.spec.InCount(r)), make([]float32, v.spec.OutCount(r))
 		first := int64(0)
-		if op == collective.AllGather {
+		if op == collective.OpAllGather {
 			first, _ = collective.Cut(count, n, r)
 		}
 		for i := range in {
@@ -61,24 +60,24 @@ func newVectors(op collective.Op, n int, count int64) *vectors {
 func input(r int, i int64) float32 { return float32(int64(r) + i%13) }
 
 // do runs the operation.
-func (v *vectors) do(ctx context.Context, g *comm.Group) (comm.Result, error) {
+func (v *vectors) do(ctx context.Context, g *collective.Group) (collective.Result, error) {
 	switch v.spec.Op {
-	case collective.AllReduce:
-		return comm.AllReduce(ctx, g, collective.Sum, v.in, v.out)
-	case collective.Reduce:
-		return comm.Reduce(ctx, g, collective.Sum, 0, v.in, v.out[0])
-	case collective.ReduceScatter:
-		return comm.ReduceScatter(ctx, g, collective.Sum, v.in, v.out)
-	case collective.Broadcast:
-		return comm.Broadcast(ctx, g, 0, v.in[0], v.out)
-	case collective.AllGather:
-		return comm.AllGather(ctx, g, v.in, v.out)
-	case collective.AllToAll:
-		return comm.AllToAll(ctx, g, v.in, v.out)
-	case collective.Send:
-		return comm.Send(ctx, g, 0, 1, v.in[0], v.out[1])
+	case collective.OpAllReduce:
+		return collective.AllReduce(ctx, g, collective.Sum, v.in, v.out)
+	case collective.OpReduce:
+		return collective.Reduce(ctx, g, collective.Sum, 0, v.in, v.out[0])
+	case collective.OpReduceScatter:
+		return collective.ReduceScatter(ctx, g, collective.Sum, v.in, v.out)
+	case collective.OpBroadcast:
+		return collective.Broadcast(ctx, g, 0, v.in[0], v.out)
+	case collective.OpAllGather:
+		return collective.AllGather(ctx, g, v.in, v.out)
+	case collective.OpAllToAll:
+		return collective.AllToAll(ctx, g, v.in, v.out)
+	case collective.OpSend:
+		return collective.Send(ctx, g, 0, 1, v.in[0], v.out[1])
 	}
-	return comm.Barrier(ctx, g)
+	return collective.Barrier(ctx, g)
 }
 
 // check compares what the ranks got with what they must get.
@@ -99,17 +98,17 @@ func (v *vectors) want(r int, i int64) float32 {
 	lo, hi := collective.Cut(v.spec.Count, n, r)
 	sum := func(i int64) float32 { return float32(n*(n-1)/2 + n*int(i%13)) }
 	switch v.spec.Op {
-	case collective.AllReduce, collective.Reduce:
+	case collective.OpAllReduce, collective.OpReduce:
 		return sum(i)
-	case collective.ReduceScatter:
+	case collective.OpReduceScatter:
 		return sum(lo + i)
-	case collective.AllGather: // of the block that has it
+	case collective.OpAllGather: // of the block that has it
 		for q := range n {
 			if _, end := collective.Cut(v.spec.Count, n, q); i < end {
 				return input(q, i)
 			}
 		}
-	case collective.AllToAll: // a block of each rank, one after the other
+	case collective.OpAllToAll: // a block of each rank, one after the other
 		return input(int(i/(hi-lo)), lo+i%(hi-lo))
 	}
 	return input(0, i)

@@ -3,8 +3,6 @@ package plan
 import (
 	"fmt"
 	"math"
-
-	"github.com/weft-run/weft/workload/protein"
 )
 
 // Protein is a job on one protein chain: replicas of its dynamics, and whatever else is computed of
@@ -55,8 +53,28 @@ const atomsPerResidue = 22128. / 2750
 // Conformation is the memory of one conformation in bytes: coordinates of atoms, phases of
 // pairs, contacts, and a landscape.
 func (p Protein) Conformation() int64 {
-	return protein.MemoryOf(p.Residues, atomsPerResidue*float64(p.Residues)).Total()
+	return conformationOf(p.Residues, atomsPerResidue*float64(p.Residues)).total()
 }
+
+// conformation is the size in bytes of one conformation of a protein with everything computed of it
+// kept, term by term.
+type conformation struct {
+	coordinates int64 // three float64 for each atom
+	phases      int64 // a complex number for each pair of residues
+	contacts    int64 // 4 bytes for each pair, and a tenth of that above 1000 residues
+	landscape   int64 // 1000 float64 for each residue
+}
+
+func conformationOf(residues int, atoms float64) conformation {
+	n := float64(residues)
+	m := conformation{coordinates: int64(24 * atoms), phases: int64(16 * n * n), contacts: int64(4 * n * n), landscape: int64(8000 * n)}
+	if residues > 1000 {
+		m.contacts = int64(0.4 * n * n)
+	}
+	return m
+}
+
+func (m conformation) total() int64 { return m.coordinates + m.phases + m.contacts + m.landscape }
 
 func (p Protein) check() error {
 	if p.Residues < 4 || p.Residues > 1<<20 || p.Replicas < 1 || p.Replicas > 1<<16 || p.Steps < 1 {

@@ -19,6 +19,9 @@ func TestConformation(t *testing.T) {
 			t.Errorf("%d residues: %.4g, want %.4g", residues, got, want)
 		}
 	}
+	if got := conformationOf(2750, 22128); got != (conformation{coordinates: 531072, phases: 121e6, contacts: 3025000, landscape: 22e6}) {
+		t.Errorf("4JSV: %+v", got)
+	}
 }
 
 // foldingOf returns a protein with one job, of 650 operations per residue, replica and step. Any device

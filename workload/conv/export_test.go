@@ -1,0 +1,10 @@
+package conv
+
+// What tests name from outside the package.
+type Job = job
+
+// What tests name from outside the package.
+var (
+	ErrWrong  = errWrong
+	Reference = reference
+)

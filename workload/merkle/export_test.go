@@ -1,0 +1,4 @@
+package merkle
+
+// What tests name from outside the package.
+type Job = job

@@ -1,0 +1,10 @@
+package reduce
+
+// What tests name from outside the package.
+type Job = job
+
+// What tests name from outside the package.
+var (
+	Blocks   = blocksOf
+	ErrWrong = errWrong
+)

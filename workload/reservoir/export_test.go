@@ -1,0 +1,10 @@
+package reservoir
+
+// What tests name from outside the package.
+type (
+	Job       = job
+	StreamJob = streamJob
+)
+
+// What tests name from outside the package.
+var ErrWrong = errWrong

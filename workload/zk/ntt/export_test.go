@@ -1,0 +1,7 @@
+package ntt
+
+// What tests name from outside the package.
+type Job = job
+
+// What tests name from outside the package.
+var ErrWrong = errWrong
