@@ -2,6 +2,7 @@ package house
 
 import (
 	"bytes"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/printer"
@@ -13,12 +14,73 @@ import (
 	"testing"
 )
 
+// Limits on what users have to look at, which may fall and not rise.
+const (
+	mostPackages    = 41
+	mostIdentifiers = 1824
+)
+
+// experimental are the folders whose packages may change in any version: contracts that still
+// move, and what stands on them.
+var experimental = []string{"experimental/", "serve/simulate"}
+
 // TestAPI compares what users can name with testdata/api.txt, so that every change of the
 // public face is seen, and is made on purpose:
 //
 //	go test ./internal/tools/house -run '^TestAPI$' -rewrite
 func TestAPI(t *testing.T) {
-	compare(t, "testdata/api.txt", strings.Join(publicNames(t).lines, "\n")+"\n")
+	s := publicNames(t)
+	compare(t, "testdata/api.txt", s.text())
+	packages, identifiers := s.count(func(string) bool { return true })
+	t.Logf("users can name %d identifiers of %d packages", identifiers, packages)
+	if packages > mostPackages || identifiers > mostIdentifiers {
+		t.Errorf("%d identifiers of %d packages are public, more than %d of %d: move what users do not call below internal/", identifiers, packages, mostIdentifiers, mostPackages)
+	}
+}
+
+// isExperimental reports whether a package is not promised.
+func isExperimental(pkg string) bool {
+	return slices.ContainsFunc(experimental, func(folder string) bool { return strings.HasPrefix(pkg+"/", strings.TrimSuffix(folder, "/")+"/") })
+}
+
+// text has what is promised, then what is not, a line a declaration or field.
+func (s *surface) text() string {
+	var b strings.Builder
+	for _, part := range []struct {
+		title string
+		in    func(pkg string) bool
+	}{
+		{"promised from v0.1 on", func(pkg string) bool { return !isExperimental(pkg) }},
+		{"experimental: may change in any version", isExperimental},
+	} {
+		packages, identifiers := s.count(part.in)
+		fmt.Fprintf(&b, "# %s (%d identifiers of %d packages)\n", part.title, identifiers, packages)
+		for _, line := range s.lines {
+			if pkg, _, _ := strings.Cut(line, ": "); part.in(pkg) {
+				b.WriteString(line + "\n")
+			}
+		}
+	}
+	return b.String()
+}
+
+// count returns the number of packages, and that of identifiers: exported declarations, exported
+// methods of exported types, and methods of exported interfaces. Fields do not count, and what
+// several platforms declare counts once.
+func (s *surface) count(in func(pkg string) bool) (packages, identifiers int) {
+	seen := make(map[string]bool)
+	for name := range s.names {
+		pkg, _, _ := strings.Cut(name, ": ")
+		if !in(pkg) {
+			continue
+		}
+		identifiers++
+		if !seen[pkg] {
+			seen[pkg] = true
+			packages++
+		}
+	}
+	return packages, identifiers
 }
 
 // TestPublicNames sees that every exported name is documented.
@@ -30,13 +92,14 @@ func TestPublicNames(t *testing.T) {
 
 // surface is what the public packages of the module declare.
 type surface struct {
-	lines []string // a declaration each, sorted
-	bare  []string // those without a comment
+	lines []string        // a declaration each, sorted
+	bare  []string        // those without a comment
+	names map[string]bool // identifiers, after their package
 }
 
 func publicNames(t *testing.T) *surface {
 	t.Helper()
-	s := &surface{}
+	s := &surface{names: make(map[string]bool)}
 	for _, dir := range publicFolders(t) {
 		if err := s.folder(dir); err != nil {
 			t.Fatal(err)
@@ -110,6 +173,7 @@ func (p *publicFile) declaration(d ast.Decl) {
 		if d.Recv != nil {
 			name = p.text(d.Recv.List[0].Type) + "." + name
 		}
+		p.tally(strings.TrimPrefix(name, "*"))
 		p.add(name, d.Doc, "func "+receiver(p, d)+d.Name.Name+strings.TrimPrefix(p.text(d.Type), "func"))
 	case *ast.GenDecl:
 		for _, spec := range d.Specs {
@@ -119,6 +183,7 @@ func (p *publicFile) declaration(d ast.Decl) {
 			case *ast.ValueSpec:
 				for _, n := range s.Names {
 					if n.IsExported() {
+						p.tally(n.Name)
 						p.add(n.Name, first(s.Doc, s.Comment, d.Doc), d.Tok.String()+" "+n.Name+valueType(p, s))
 					}
 				}
@@ -177,6 +242,7 @@ func (p *publicFile) typeSpec(d *ast.GenDecl, s *ast.TypeSpec) {
 	if !s.Name.IsExported() {
 		return
 	}
+	p.tally(s.Name.Name)
 	head := "type " + s.Name.Name
 	if s.TypeParams != nil {
 		var params []string
@@ -208,11 +274,17 @@ func (p *publicFile) typeSpec(d *ast.GenDecl, s *ast.TypeSpec) {
 		}
 		for _, n := range f.Names {
 			if n.IsExported() {
+				if _, method := s.Type.(*ast.InterfaceType); method {
+					p.tally(s.Name.Name + "." + n.Name)
+				}
 				p.add(s.Name.Name+"."+n.Name, doc, head+": "+n.Name+" "+p.text(f.Type))
 			}
 		}
 	}
 }
+
+// tally notes an identifier.
+func (p *publicFile) tally(name string) { p.names[p.pkg+": "+name] = true }
 
 // add notes a declaration, and that it has no comment.
 func (p *publicFile) add(name string, doc *ast.CommentGroup, line string) {
