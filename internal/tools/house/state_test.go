@@ -29,7 +29,7 @@ var state = map[string]string{
 	"internal/backend/vulkan.hearers":          "the one callback finds the platform by a number, as C may not keep a pointer of Go",
 	"internal/backend/cuda/cudatest.Libraries": "tests compile the stand-in once",
 	"internal/backend/cuda/cudatest.made":      "where Libraries put it, for Remove",
-	"collective.scratches":                  "memory to reuse",
+	"collective.scratches":                     "memory to reuse",
 	"serve.answers":                            "memory to reuse",
 	"serve.buffers":                            "memory to reuse",
 	"workload/reservoir.fewFree":               "memory to reuse",
