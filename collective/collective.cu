@@ -6,7 +6,7 @@ typedef long long i64;
 
 enum : u32 { Threads = 256, PerThread = 4 };
 
-//params: Params
+//params: params
 struct Params {
 	unsigned n; // elements
 	unsigned ins; // arrays to read

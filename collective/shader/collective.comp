@@ -31,7 +31,7 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : enable
 #extension GL_EXT_shader_16bit_storage : enable
 layout(local_size_x = 64) in;
-//params: collective.Params
+//params: collective.params
 layout(push_constant) uniform Params {
 	uint n; // elements
 	uint ins; // arrays to read
