@@ -163,7 +163,7 @@ func TestJobStructureRefused(t *testing.T) {
 		{"phase", `"model":2`, helixText(9, ""), "model"},
 		{"phase", `"structure":"1CRN"`, helixText(9, ""), "send one of them"},
 		{"phase", `"residues":9`, helixText(9, ""), "name one of the two"},
-		{"phase", "", helixText(1, ""), "phase: structure has 1 residues: bad phase states: there must be 2 to 20000"},
+		{"phase", "", helixText(1, ""), "phase: structure has 1 residues: not valid: there must be 2 to 20000"},
 		{"phase", `"chain":"all"`, long, "there must be 2 to 20000"},
 		{"elastic", "", helixText(3, ""), "it has 3 residues; there must be 4 to 20000"},
 		{"elastic", `"chain":"all"`, long, "there must be 4 to 20000"},

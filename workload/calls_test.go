@@ -265,12 +265,12 @@ func TestMulRefuses(t *testing.T) {
 			"gemm": gemm.MulInto, "tropical": tropical.MulInto,
 		} {
 			_, err := into(t.Context(), rt, m[0], m[1], m[2], split)
-			if !errors.Is(err, gemm.ErrConfig) || !strings.HasPrefix(err.Error(), name+": ") || strings.Contains(err.Error(), "\n") {
+			if !errors.Is(err, workload.ErrConfig) || !strings.HasPrefix(err.Error(), name+": ") || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s of %s: %v", name, what, err)
 			}
 		}
 	}
-	if _, err := gemm.Mul(t.Context(), rt, good, good); !errors.Is(err, gemm.ErrConfig) {
+	if _, err := gemm.Mul(t.Context(), rt, good, good); !errors.Is(err, workload.ErrConfig) {
 		t.Error(err)
 	}
 	// Matrices without numbers, whose product has 2⁶⁰ zeros.

@@ -11,6 +11,10 @@
 //	c, err := gemm.Mul(ctx, rt, a, b)
 //
 // [Funcs] puts the kernels of several together.
+//
+// A workload whose ranges need nothing of one another says what it is once, by a [Declaration]: its items, its data and
+// its kernel. Its type embeds what follows from that, [Declared], and adds a check and a rate. It is offered to commands
+// and servers by one row of package internal/catalog.
 package workload
 
 import (
@@ -26,6 +30,10 @@ import (
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
+
+// ErrConfig is wrapped by every error about what a job or a call is to be made of: a configuration that Validate
+// refuses, or parameters of a function that do not fit one another. Its text names the workload and says what there may be.
+var ErrConfig = errors.New("not valid")
 
 // Class says what stays the same however the work is cut. Bits of a NaN are excepted
 // from all classes: where a result is not a number it is not a number however the work

@@ -144,7 +144,7 @@ func TestRunRepeated(t *testing.T) {
 		" --repeated sum":   "4 edges (1 repeated, whose weights are added)",
 		" --repeated last":  "4 edges (1 repeated, of which the last count)",
 		" --repeated error": "weft: network: edges.txt: bad graph: the edge from node 0 to node 1 is there 2 times: leave all but one out, or",
-		" --repeated first": `weft: network: bad problem: repeated edges by "first": use sum, last or error`,
+		" --repeated first": `weft: network: not valid: repeated edges by "first": use sum, last or error`,
 	} {
 		code, stdout, stderr := runWeft(append(strings.Fields("run network"+flags+common), "--graph", edges)...)
 		if failed := strings.HasPrefix(want, "weft: "); !strings.Contains(stdout+stderr, want) || failed != (code == 2) {

@@ -37,11 +37,11 @@ func (kd *Kind) MulInto(ctx context.Context, rt *weft.Runtime, c, a, b workload.
 	}
 	switch {
 	case c.Validate() != nil:
-		return nil, fmt.Errorf("%s: c: %w: %w", kd.Name, ErrConfig, c.Validate())
+		return nil, fmt.Errorf("%s: c: %w: %w", kd.Name, workload.ErrConfig, c.Validate())
 	case c.Rows != a.Rows || c.Cols != b.Cols:
-		return nil, fmt.Errorf("%s: c is %d × %d: %w: it must be %d × %d", kd.Name, c.Rows, c.Cols, ErrConfig, a.Rows, b.Cols)
+		return nil, fmt.Errorf("%s: c is %d × %d: %w: it must be %d × %d", kd.Name, c.Rows, c.Cols, workload.ErrConfig, a.Rows, b.Cols)
 	case overlap(c.Data, a.Data) || overlap(c.Data, b.Data):
-		return nil, fmt.Errorf("%s: c overlaps a or b: %w: give it memory of its own", kd.Name, ErrConfig)
+		return nil, fmt.Errorf("%s: c overlaps a or b: %w: give it memory of its own", kd.Name, workload.ErrConfig)
 	}
 	n := Numbers{Config{M: a.Rows, K: a.Cols, N: b.Cols}, a.Data, b.Data, c.Data}
 	j := &Job{n: n, kind: kd}
@@ -70,15 +70,15 @@ func (kd *Kind) MulInto(ctx context.Context, rt *weft.Runtime, c, a, b workload.
 func (kd *Kind) fit(a, b workload.Matrix) error {
 	switch {
 	case a.Validate() != nil:
-		return fmt.Errorf("%s: a: %w: %w", kd.Name, ErrConfig, a.Validate())
+		return fmt.Errorf("%s: a: %w: %w", kd.Name, workload.ErrConfig, a.Validate())
 	case b.Validate() != nil:
-		return fmt.Errorf("%s: b: %w: %w", kd.Name, ErrConfig, b.Validate())
+		return fmt.Errorf("%s: b: %w: %w", kd.Name, workload.ErrConfig, b.Validate())
 	case a.Cols != b.Rows:
-		return fmt.Errorf("%s: a is %d × %d and b is %d × %d: %w: a must have as many columns as b has rows", kd.Name, a.Rows, a.Cols, b.Rows, b.Cols, ErrConfig)
+		return fmt.Errorf("%s: a is %d × %d and b is %d × %d: %w: a must have as many columns as b has rows", kd.Name, a.Rows, a.Cols, b.Rows, b.Cols, workload.ErrConfig)
 	case a.Cols > maxSide:
-		return fmt.Errorf("%s: a has %d columns: %w: there may be %d; cut a and b into parts and add up their products", kd.Name, a.Cols, ErrConfig, maxSide)
+		return fmt.Errorf("%s: a has %d columns: %w: there may be %d; cut a and b into parts and add up their products", kd.Name, a.Cols, workload.ErrConfig, maxSide)
 	case b.Cols > 0 && a.Rows > math.MaxInt/4/b.Cols:
-		return fmt.Errorf("%s: the product is %d × %d: %w: it does not fit in memory; use smaller matrices", kd.Name, a.Rows, b.Cols, ErrConfig)
+		return fmt.Errorf("%s: the product is %d × %d: %w: it does not fit in memory; use smaller matrices", kd.Name, a.Rows, b.Cols, workload.ErrConfig)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func width(m *machine.Machine, c Config, split workload.Split) (columns int, who
 	case workload.Blocks:
 		blocks = max(int(math.Sqrt(float64(units))), 2)
 	default:
-		return 0, false, fmt.Errorf("split %q: %w: use %q, %q or %q", split, ErrConfig, workload.Rows, workload.Columns, workload.Blocks)
+		return 0, false, fmt.Errorf("split %q: %w: use %q, %q or %q", split, workload.ErrConfig, workload.Rows, workload.Columns, workload.Blocks)
 	}
 	columns = c.N
 	if blocks > 1 {

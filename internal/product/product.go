@@ -15,7 +15,6 @@
 package product
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -27,9 +26,6 @@ import (
 	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/workload"
 )
-
-// ErrConfig is wrapped by every error about sizes.
-var ErrConfig = errors.New("bad product")
 
 // Kind is one kind of product.
 type Kind struct {
@@ -174,7 +170,7 @@ const maxSide = 1 << 16
 func (c Config) Validate() error {
 	for _, n := range []int{c.M, c.K, c.N} {
 		if n < 1 || n > maxSide {
-			return fmt.Errorf("%d × %d times %d × %d: %w: sizes must be from 1 to %d", c.M, c.K, c.K, c.N, ErrConfig, maxSide)
+			return fmt.Errorf("%d × %d times %d × %d: %w: sizes must be from 1 to %d", c.M, c.K, c.K, c.N, workload.ErrConfig, maxSide)
 		}
 	}
 	return nil

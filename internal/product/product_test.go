@@ -49,7 +49,7 @@ func TestFormsAgree(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for _, c := range []product.Config{{}, {M: 1, K: -1, N: 1}, {M: 1 << 20, K: 1, N: 1}, {M: 1, K: 1}} {
-		if err := c.Validate(); !errors.Is(err, product.ErrConfig) {
+		if err := c.Validate(); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

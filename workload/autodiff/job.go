@@ -29,13 +29,8 @@ var problems = []string{Rosenbrock, Helmholtz, Expression}
 // Problems are the names a Config may have as its Problem.
 func Problems() []string { return slices.Clone(problems) }
 
-var (
-	// ErrConfig is wrapped by every error of Validate, and by errors of calls whose points do not
-	// suit the function.
-	ErrConfig = errors.New("bad points")
-	// errWrong is returned by [job.Check] for values and derivatives that are not those.
-	errWrong = errors.New("not the derivatives")
-)
+// errWrong is returned by [job.Check] for values and derivatives that are not those.
+var errWrong = errors.New("not the derivatives")
 
 const (
 	maxNumbers    = 1 << 28 // of points or derivatives
@@ -109,7 +104,7 @@ func (c Config) function() (*Function, error) {
 // enough errs for a number of points that is too small or too large.
 func enough(f *Function, count, directions int) error {
 	if most := maxNumbers / max(len(f.variables), len(f.exprs)*directions); count < 1 || count > most {
-		return fmt.Errorf("autodiff: %d points: %w: there must be 1 to %d of %s with %s", count, ErrConfig, most, text.Count(len(f.variables), "variable"), text.Count(len(f.exprs), "expression"))
+		return fmt.Errorf("autodiff: %d points: %w: there must be 1 to %d of %s with %s", count, workload.ErrConfig, most, text.Count(len(f.variables), "variable"), text.Count(len(f.exprs), "expression"))
 	}
 	return nil
 }
@@ -122,21 +117,21 @@ func (c Config) valid() error {
 	}
 	switch {
 	case !slices.Contains(problems, c.Problem):
-		return fmt.Errorf("autodiff: no problem %q: %w: there is %s", c.Problem, ErrConfig, strings.Join(problems, ", "))
+		return fmt.Errorf("autodiff: no problem %q: %w: there is %s", c.Problem, workload.ErrConfig, strings.Join(problems, ", "))
 	case c.Problem == Expression && strings.TrimSpace(c.Expr) == "":
-		return fmt.Errorf("autodiff: no expression: %w: give one, as sin(x*y)+exp(z)", ErrConfig)
+		return fmt.Errorf("autodiff: no expression: %w: give one, as sin(x*y)+exp(z)", workload.ErrConfig)
 	case c.Problem != Expression && c.Expr != "":
-		return fmt.Errorf("autodiff: an expression for problem %s: %w: only problem %s has one", c.Problem, ErrConfig, Expression)
+		return fmt.Errorf("autodiff: an expression for problem %s: %w: only problem %s has one", c.Problem, workload.ErrConfig, Expression)
 	case c.Problem != Expression && (c.Low != 0 || c.High != 0):
-		return fmt.Errorf("autodiff: bounds for problem %s: %w: only problem %s has them", c.Problem, ErrConfig, Expression)
+		return fmt.Errorf("autodiff: bounds for problem %s: %w: only problem %s has them", c.Problem, workload.ErrConfig, Expression)
 	case c.Problem == Expression && c.Dims != 0:
-		return fmt.Errorf("autodiff: %s of an expression: %w: leave the dimension out; the expression names its variables", text.Count(c.Dims, "dimension"), ErrConfig)
+		return fmt.Errorf("autodiff: %s of an expression: %w: leave the dimension out; the expression names its variables", text.Count(c.Dims, "dimension"), workload.ErrConfig)
 	case c.Problem != Expression && (c.Dims < least || c.Dims > most):
-		return fmt.Errorf("autodiff: %s: %w: %s has %d to %d", text.Count(c.Dims, "dimension"), ErrConfig, c.Problem, least, most)
+		return fmt.Errorf("autodiff: %s: %w: %s has %d to %d", text.Count(c.Dims, "dimension"), workload.ErrConfig, c.Problem, least, most)
 	case c.Directions < 1 || c.Directions > MaxDirections:
-		return fmt.Errorf("autodiff: %d directions of a pass: %w: there must be 1 to %d", c.Directions, ErrConfig, MaxDirections)
+		return fmt.Errorf("autodiff: %d directions of a pass: %w: there must be 1 to %d", c.Directions, workload.ErrConfig, MaxDirections)
 	case !(c.Low <= c.High) || math.IsInf(c.Low, 0) || math.IsInf(c.High, 0):
-		return fmt.Errorf("autodiff: variables from %v to %v: %w: both must be finite, the first not above the second", c.Low, c.High, ErrConfig)
+		return fmt.Errorf("autodiff: variables from %v to %v: %w: both must be finite, the first not above the second", c.Low, c.High, workload.ErrConfig)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/autodiff"
 )
 
@@ -98,7 +99,7 @@ func TestRejects(t *testing.T) {
 	} {
 		_, err := autodiff.New(c)
 		if valid := c.Validate(); valid == nil || err == nil || valid.Error() != err.Error() || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") ||
-			!errors.Is(err, autodiff.ErrConfig) && !errors.Is(err, autodiff.ErrExpr) || c.Bytes() < 0 {
+			!errors.Is(err, workload.ErrConfig) && !errors.Is(err, autodiff.ErrExpr) || c.Bytes() < 0 {
 			t.Errorf("%+v: %v and %v, want %q", c, err, valid, want)
 		}
 	}
@@ -126,7 +127,7 @@ func TestRejects(t *testing.T) {
 		"direction 0 has 1":       along(one, []float64{1}),
 		"direction 1 is NaN in v": along(one, []float64{1, 1}, []float64{0, math.NaN()}),
 	} {
-		if !errors.Is(err, autodiff.ErrConfig) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, workload.ErrConfig) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

@@ -21,7 +21,7 @@ type Board struct {
 }
 
 // NewBoard returns a board of dead cells. Sizes below 1 or above 2¹⁷ are an error that
-// wraps [ErrConfig].
+// wraps [workload.ErrConfig].
 func NewBoard(rows, cols int) (*Board, error) {
 	if err := (Config{Rows: rows, Cols: cols, Steps: 1}).Validate(); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func ParseBoard(picture string) (*Board, error) {
 	}
 	for y, line := range lines {
 		if len(line) != b.Cols || strings.Trim(line, "O#. ") != "" {
-			return nil, fmt.Errorf("automata: line %q: %w: all are %d cells, O or # for a live one and . for another", line, ErrConfig, b.Cols)
+			return nil, fmt.Errorf("automata: line %q: %w: all are %d cells, O or # for a live one and . for another", line, workload.ErrConfig, b.Cols)
 		}
 		for x, c := range line {
 			b.Set(y, x, c == 'O' || c == '#')
@@ -102,10 +102,10 @@ func (b *Board) Population() (n int) {
 // Run returns what becomes of a board in a number of generations, computed on the devices
 // of a runtime that was opened with [Funcs] among its kernels. The board stays as it is.
 // The result is the same bits on any devices. A board or a number of generations that
-// makes no game is an error that wraps [ErrConfig].
+// makes no game is an error that wraps [workload.ErrConfig].
 func Run(ctx context.Context, rt *weft.Runtime, board *Board, rule Rule, generations int) (*Board, error) {
 	if board == nil {
-		return nil, fmt.Errorf("automata: no board: %w: see NewBoard", ErrConfig)
+		return nil, fmt.Errorf("automata: no board: %w: see NewBoard", workload.ErrConfig)
 	}
 	c := Config{Rows: board.Rows, Cols: board.Cols, Steps: generations, Rule: rule.String(), Pattern: given}
 	if generations == 0 {
@@ -116,7 +116,7 @@ func Run(ctx context.Context, rt *weft.Runtime, board *Board, rule Rule, generat
 	}
 	words := (c.Cols + 63) / 64
 	if len(board.Words) != c.Rows*words {
-		return nil, fmt.Errorf("automata: %d words: %w: %d × %d cells take %d", len(board.Words), ErrConfig, c.Rows, c.Cols, c.Rows*words)
+		return nil, fmt.Errorf("automata: %d words: %w: %d × %d cells take %d", len(board.Words), workload.ErrConfig, c.Rows, c.Cols, c.Rows*words)
 	}
 	j := &job{c: c, words: words, rule: rule, start: board.Words}
 	j.every(min(unknownK, c.Rows))

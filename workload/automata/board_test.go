@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 )
 
@@ -28,25 +29,25 @@ func TestRunRefuses(t *testing.T) {
 		"too many steps": {good, 1_000_001},
 	} {
 		_, err := automata.Run(t.Context(), rt, c.board, automata.Life, c.generations)
-		if !errors.Is(err, automata.ErrConfig) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, workload.ErrConfig) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for _, text := range []string{"", "B3", "S23/B3", "B9/S", "B3/S2x", "B3/S-1", "3/23", "B3/S23/C4"} {
-		if r, err := automata.ParseRule(text); !errors.Is(err, automata.ErrConfig) {
+		if r, err := automata.ParseRule(text); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("rule %q is %v: %v", text, r, err)
 		}
-		if _, err := automata.New(automata.Config{Rows: 3, Cols: 3, Steps: 1, Rule: text}); text != "" && !errors.Is(err, automata.ErrConfig) {
+		if _, err := automata.New(automata.Config{Rows: 3, Cols: 3, Steps: 1, Rule: text}); text != "" && !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("rule %q: %v", text, err)
 		}
 	}
 	for _, picture := range []string{"", "\n", "..\n.\n", "ab\n..\n"} {
-		if _, err := automata.ParseBoard(picture); !errors.Is(err, automata.ErrConfig) {
+		if _, err := automata.ParseBoard(picture); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("picture %q: %v", picture, err)
 		}
 	}
 	for _, size := range [][2]int{{0, 1}, {1, 0}, {-1, 1}, {1 << 40, 1 << 40}} {
-		if _, err := automata.NewBoard(size[0], size[1]); !errors.Is(err, automata.ErrConfig) {
+		if _, err := automata.NewBoard(size[0], size[1]); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%v: %v", size, err)
 		}
 	}

@@ -108,7 +108,7 @@ func (j *job) Take(variant string) error {
 	number, ok := strings.CutPrefix(variant, "k ")
 	k, err := strconv.Atoi(number)
 	if !ok || err != nil || k < 1 || k > min(j.c.Rows, deepest) || j.c.K > 0 {
-		return fmt.Errorf("automata: %q: %w: no variant to step this game", variant, ErrConfig)
+		return fmt.Errorf("automata: %q: %w: no variant to step this game", variant, workload.ErrConfig)
 	}
 	j.every(k)
 	j.variants = []workload.Variant{{Name: variant, Taken: true}}

@@ -200,7 +200,7 @@ func TestTake(t *testing.T) {
 		t.Errorf("rounds of %d steps, %v; want 16", j.K(), err)
 	}
 	for _, way := range []string{"", "k", "k 0", "k -1", "k 65", "k 9999999999999999999", "16"} {
-		if err := j.Take(way); !errors.Is(err, automata.ErrConfig) || j.K() != 16 {
+		if err := j.Take(way); !errors.Is(err, workload.ErrConfig) || j.K() != 16 {
 			t.Errorf("%q: %v", way, err)
 		}
 	}
@@ -209,7 +209,7 @@ func TestTake(t *testing.T) {
 	if err := j.Take(""); err != nil || j.K() != 3 {
 		t.Errorf("rounds of %d steps, %v; want 3", j.K(), err)
 	}
-	if err := j.Take("k 4"); !errors.Is(err, automata.ErrConfig) {
+	if err := j.Take("k 4"); !errors.Is(err, workload.ErrConfig) {
 		t.Errorf("a way where there is no choice: %v", err)
 	}
 }

@@ -19,12 +19,8 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-var (
-	// ErrConfig is wrapped by every error of Validate.
-	ErrConfig = errors.New("bad game")
-	// errWrong is returned by [job.Check] for cells that are not what the game makes.
-	errWrong = errors.New("not the game's cells")
-)
+// errWrong is returned by [job.Check] for cells that are not what the game makes.
+var errWrong = errors.New("not the game's cells")
 
 // pictures are the patterns with a name.
 var pictures = map[string]string{
@@ -75,13 +71,13 @@ const (
 func (c Config) Validate() error {
 	switch {
 	case c.Rows < 1 || c.Rows > maxSide:
-		return fmt.Errorf("automata: %d rows: %w: there must be 1 to %d", c.Rows, ErrConfig, maxSide)
+		return fmt.Errorf("automata: %d rows: %w: there must be 1 to %d", c.Rows, workload.ErrConfig, maxSide)
 	case c.Cols < 1 || c.Cols > maxSide:
-		return fmt.Errorf("automata: %d columns: %w: there must be 1 to %d", c.Cols, ErrConfig, maxSide)
+		return fmt.Errorf("automata: %d columns: %w: there must be 1 to %d", c.Cols, workload.ErrConfig, maxSide)
 	case c.Steps < 1 || c.Steps > maxSteps:
-		return fmt.Errorf("automata: %d steps: %w: there must be 1 to %d", c.Steps, ErrConfig, maxSteps)
+		return fmt.Errorf("automata: %d steps: %w: there must be 1 to %d", c.Steps, workload.ErrConfig, maxSteps)
 	case c.K < 0 || c.K > min(c.Rows, deepest):
-		return fmt.Errorf("automata: %d steps between exchanges: %w: there must be 1 to %d, or 0 for a good choice", c.K, ErrConfig, min(c.Rows, deepest))
+		return fmt.Errorf("automata: %d steps between exchanges: %w: there must be 1 to %d, or 0 for a good choice", c.K, workload.ErrConfig, min(c.Rows, deepest))
 	}
 	if c.Rule != "" {
 		if _, err := ParseRule(c.Rule); err != nil {
@@ -93,10 +89,10 @@ func (c Config) Validate() error {
 	}
 	picture, ok := pictures[c.Pattern]
 	if !ok {
-		return fmt.Errorf("automata: pattern %q: %w: use one of %s", c.Pattern, ErrConfig, strings.Join(Patterns(), ", "))
+		return fmt.Errorf("automata: pattern %q: %w: use one of %s", c.Pattern, workload.ErrConfig, strings.Join(Patterns(), ", "))
 	}
 	if height, width := 1+strings.Count(picture, "\n"), strings.IndexByte(picture, '\n'); height > c.Rows || width > c.Cols {
-		return fmt.Errorf("automata: pattern %s on %d × %d: %w: it needs %d × %d", c.Pattern, c.Rows, c.Cols, ErrConfig, height, width)
+		return fmt.Errorf("automata: pattern %s on %d × %d: %w: it needs %d × %d", c.Pattern, c.Rows, c.Cols, workload.ErrConfig, height, width)
 	}
 	return nil
 }
@@ -141,7 +137,7 @@ func New(c Config) (*job, error) {
 		c.Pattern = "random"
 	}
 	if c.Pattern == given {
-		return nil, fmt.Errorf("automata: pattern %q: %w: use one of %s", c.Pattern, ErrConfig, strings.Join(Patterns(), ", "))
+		return nil, fmt.Errorf("automata: pattern %q: %w: use one of %s", c.Pattern, workload.ErrConfig, strings.Join(Patterns(), ", "))
 	}
 	j := &job{c: c, words: (c.Cols + 63) / 64, rule: Life}
 	if c.Rule != "" {

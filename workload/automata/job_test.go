@@ -11,6 +11,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 )
 
@@ -182,7 +183,7 @@ func TestJobRejects(t *testing.T) {
 	} {
 		c := good
 		spoil(&c)
-		if _, err := automata.New(c); !errors.Is(err, automata.ErrConfig) || strings.Contains(err.Error(), "\n") {
+		if _, err := automata.New(c); !errors.Is(err, workload.ErrConfig) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

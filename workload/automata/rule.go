@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/bits"
 	"strings"
+
+	"github.com/weft-run/weft/workload"
 )
 
 // Rule says which cells live in the next generation, by how many of the eight around them
@@ -17,13 +19,13 @@ var Life = Rule{1 << 3, 1<<2 | 1<<3}
 
 // ParseRule returns the rule that a text such as B36/S23 writes: the numbers of live
 // neighbours with which a cell is born, and those with which it survives. Other texts are
-// an error that wraps [ErrConfig].
+// an error that wraps [workload.ErrConfig].
 func ParseRule(text string) (Rule, error) {
 	born, lives, found := strings.Cut(strings.ToUpper(text), "/")
 	born, b := strings.CutPrefix(born, "B")
 	lives, s := strings.CutPrefix(lives, "S")
 	if !found || !b || !s || strings.Trim(born+lives, "012345678") != "" {
-		return Rule{}, fmt.Errorf("automata: rule %q: %w: write numbers of neighbours from 0 to 8 as in B3/S23", text, ErrConfig)
+		return Rule{}, fmt.Errorf("automata: rule %q: %w: write numbers of neighbours from 0 to 8 as in B3/S23", text, workload.ErrConfig)
 	}
 	set := func(digits string) (set uint16) {
 		for _, d := range digits {

@@ -15,15 +15,13 @@ package clifford
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"math/bits"
 	"slices"
-)
 
-// ErrConfig is wrapped by the errors of algebras and jobs that there are not.
-var ErrConfig = errors.New("bad geometric algebra")
+	"github.com/weft-run/weft/workload"
+)
 
 // MaxDim is the largest p + q.
 const MaxDim = 6
@@ -40,10 +38,10 @@ type Algebra struct {
 }
 
 // NewAlgebra returns Cl(p,q). A signature below zero, or p + q that is not 1 to [MaxDim], is
-// an error that wraps [ErrConfig].
+// an error that wraps [workload.ErrConfig].
 func NewAlgebra(p, q int) (*Algebra, error) {
 	if p < 0 || q < 0 || p > MaxDim || q > MaxDim || p+q < 1 || p+q > MaxDim {
-		return nil, fmt.Errorf("clifford: Cl(%d,%d): %w: p and q must be 0 or more, and 1 to %d together", p, q, ErrConfig, MaxDim)
+		return nil, fmt.Errorf("clifford: Cl(%d,%d): %w: p and q must be 0 or more, and 1 to %d together", p, q, workload.ErrConfig, MaxDim)
 	}
 	return algebras[p][q], nil
 }
@@ -149,14 +147,14 @@ func (a *Algebra) Norm2(x []float64) (sum float64) {
 }
 
 // Exp writes the exponential of x to dst, which may be x, by the power series of x ÷ 2ˢ and s
-// squarings. An x that is not finite is an error that wraps [ErrConfig].
+// squarings. An x that is not finite is an error that wraps [workload.ErrConfig].
 func (a *Algebra) Exp(dst, x []float64) error {
 	size := 0.
 	for _, v := range x[:a.Size()] {
 		size += math.Abs(v)
 	}
 	if math.IsNaN(size) || math.IsInf(size, 0) {
-		return fmt.Errorf("clifford: the exponential of %v: %w: its numbers must be finite", x, ErrConfig)
+		return fmt.Errorf("clifford: the exponential of %v: %w: its numbers must be finite", x, workload.ErrConfig)
 	}
 	halvings := max(0, math.Ilogb(size)+2)
 	small, sum, term, next := make([]float64, a.Size()), make([]float64, a.Size()), make([]float64, a.Size()), make([]float64, a.Size())
@@ -183,16 +181,16 @@ func (a *Algebra) Exp(dst, x []float64) error {
 // Rotor returns the rotor of a plane and an angle, exp(−angle/2 · plane). The plane is a
 // multivector; if it is a blade of two vectors that squares to minus one, then
 // R x ~R turns x in it by the angle, and if it squares to one that is a boost. A plane with a
-// number for a blade that is not of two vectors is an error that wraps [ErrConfig], as is
+// number for a blade that is not of two vectors is an error that wraps [workload.ErrConfig], as is
 // one that is not finite.
 func (a *Algebra) Rotor(angle float64, plane []float64) ([]float64, error) {
 	if len(plane) != a.Size() {
-		return nil, fmt.Errorf("clifford: a plane of %d numbers: %w: a multivector of %v has %d", len(plane), ErrConfig, a, a.Size())
+		return nil, fmt.Errorf("clifford: a plane of %d numbers: %w: a multivector of %v has %d", len(plane), workload.ErrConfig, a, a.Size())
 	}
 	r := make([]float64, a.Size())
 	for i, v := range plane {
 		if bits.OnesCount32(a.blades[i]) != 2 && v != 0 {
-			return nil, fmt.Errorf("clifford: a plane with %v of %s: %w: it may have blades of two vectors only", v, a.Blade(i), ErrConfig)
+			return nil, fmt.Errorf("clifford: a plane with %v of %s: %w: it may have blades of two vectors only", v, a.Blade(i), workload.ErrConfig)
 		}
 		r[i] = -angle / 2 * v
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/weft-run/weft/workload"
 )
 
 // all are the algebras.
@@ -224,7 +226,7 @@ func TestExp(t *testing.T) {
 			t.Errorf("%v: exponentials of x and −x are not inverse: %v", a, err)
 		}
 		x[0] = math.Inf(1)
-		if err := a.Exp(x, x); !errors.Is(err, ErrConfig) {
+		if err := a.Exp(x, x); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%v: the exponential of infinity: %v", a, err)
 		}
 	}
@@ -248,7 +250,7 @@ func TestRotor(t *testing.T) {
 		t.Errorf("%v is boosted to %v: %v", x, got, err)
 	}
 	for _, plane := range [][]float64{a.blade(1), a.blade(0), make([]float64, 8), {5: math.NaN(), 15: 0}} {
-		if _, err := a.Rotor(1, plane); !errors.Is(err, ErrConfig) {
+		if _, err := a.Rotor(1, plane); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("the plane %v: %v", plane, err)
 		}
 	}

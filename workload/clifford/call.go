@@ -10,10 +10,10 @@ import (
 
 // Mul multiplies pairs of multivectors on the devices of a runtime that was opened with
 // [Funcs] among its kernels. x and y have [Algebra.Size] numbers for each. Numbers that are not
-// whole multivectors, or none, are an error that wraps [ErrConfig].
+// whole multivectors, or none, are an error that wraps [workload.ErrConfig].
 func Mul(ctx context.Context, rt *weft.Runtime, a *Algebra, x, y []float32) ([]float32, error) {
 	if len(x) != len(y) {
-		return nil, fmt.Errorf("clifford: %d and %d numbers: %w: there must be as many left factors as right ones", len(x), len(y), ErrConfig)
+		return nil, fmt.Errorf("clifford: %d and %d numbers: %w: there must be as many left factors as right ones", len(x), len(y), workload.ErrConfig)
 	}
 	j, err := callJob(a, Product, x)
 	if err != nil {
@@ -30,7 +30,7 @@ func Turn(ctx context.Context, rt *weft.Runtime, a *Algebra, rotor []float64, x 
 		return nil, err
 	}
 	if len(rotor) != a.Size() {
-		return nil, fmt.Errorf("clifford: a rotor of %d numbers: %w: a multivector of %v has %d", len(rotor), ErrConfig, a, a.Size())
+		return nil, fmt.Errorf("clifford: a rotor of %d numbers: %w: a multivector of %v has %d", len(rotor), workload.ErrConfig, a, a.Size())
 	}
 	j.turnBy(rotor)
 	return j.call(ctx, rt)
@@ -50,10 +50,10 @@ func Normalize(ctx context.Context, rt *weft.Runtime, a *Algebra, x []float32) (
 // callJob is a job for a caller's multivectors.
 func callJob(a *Algebra, op string, x []float32) (*job, error) {
 	if a == nil {
-		return nil, fmt.Errorf("clifford: no algebra: %w: see NewAlgebra", ErrConfig)
+		return nil, fmt.Errorf("clifford: no algebra: %w: see NewAlgebra", workload.ErrConfig)
 	}
 	if len(x)%a.Size() != 0 {
-		return nil, fmt.Errorf("clifford: %d numbers: %w: a multivector of %v has %d", len(x), ErrConfig, a, a.Size())
+		return nil, fmt.Errorf("clifford: %d numbers: %w: a multivector of %v has %d", len(x), workload.ErrConfig, a, a.Size())
 	}
 	c := Config{Op: op, P: a.p, Q: a.q, Count: len(x) / a.Size()}
 	if err := c.Validate(); err != nil {

@@ -46,14 +46,14 @@ type Config struct {
 // Validate returns an error for a configuration that cannot be computed.
 func (c Config) Validate() error {
 	if !slices.Contains(operations, c.Op) {
-		return fmt.Errorf("clifford: no operation %q: %w: there is %s", c.Op, ErrConfig, strings.Join(operations, ", "))
+		return fmt.Errorf("clifford: no operation %q: %w: there is %s", c.Op, workload.ErrConfig, strings.Join(operations, ", "))
 	}
 	a, err := NewAlgebra(c.P, c.Q)
 	if err != nil {
 		return err
 	}
 	if most := maxCount / a.Size(); c.Count < 1 || c.Count > most {
-		return fmt.Errorf("clifford: %d multivectors of %v: %w: there must be 1 to %d", c.Count, a, ErrConfig, most)
+		return fmt.Errorf("clifford: %d multivectors of %v: %w: there must be 1 to %d", c.Count, a, workload.ErrConfig, most)
 	}
 	return nil
 }

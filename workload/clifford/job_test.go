@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/clifford"
 )
 
@@ -104,12 +105,12 @@ func TestRejects(t *testing.T) {
 		"0 multivectors": {Op: clifford.Product, P: 3},
 		"to 33554432":    {Op: clifford.Product, P: 3, Count: 1<<25 + 1},
 	} {
-		if _, err := clifford.New(c); !errors.Is(err, clifford.ErrConfig) || !strings.Contains(err.Error(), want) {
+		if _, err := clifford.New(c); !errors.Is(err, workload.ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
 	}
 	huge := fmt.Sprintf("Cl(%d,%d)", math.MaxInt, math.MaxInt)
-	if _, err := clifford.NewAlgebra(math.MaxInt, math.MaxInt); !errors.Is(err, clifford.ErrConfig) || !strings.Contains(err.Error(), huge) {
+	if _, err := clifford.NewAlgebra(math.MaxInt, math.MaxInt); !errors.Is(err, workload.ErrConfig) || !strings.Contains(err.Error(), huge) {
 		t.Error(err)
 	}
 	rt, three := workloadtest.Open(t, 1, clifford.Funcs()), make([]float32, 3)
@@ -124,7 +125,7 @@ func TestRejects(t *testing.T) {
 		"none":              func() ([]float32, error) { return clifford.Normalize(t.Context(), rt, a, nil) },
 		"no rotor":          func() ([]float32, error) { return clifford.Turn(t.Context(), rt, a, nil, make([]float32, 8)) },
 	} {
-		if _, err := call(); !errors.Is(err, clifford.ErrConfig) {
+		if _, err := call(); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -25,7 +25,7 @@ type CurveConfig struct {
 // Validate returns an error for a degree that is too small or too large.
 func (c CurveConfig) Validate() error {
 	if c.Degree < 1 || c.Degree > maxCurves {
-		return fmt.Errorf("enumerative: curves of degree %d: %w: the degree must be 1 to %d", c.Degree, ErrConfig, maxCurves)
+		return fmt.Errorf("enumerative: curves of degree %d: %w: the degree must be 1 to %d", c.Degree, workload.ErrConfig, maxCurves)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/enumerative"
 )
 
@@ -53,7 +54,7 @@ func TestCurvesCheckFinds(t *testing.T) {
 
 func TestCurvesReject(t *testing.T) {
 	for _, d := range []int{-1, 0, 501} {
-		if _, err := enumerative.NewCurves(enumerative.CurveConfig{Degree: d}); !errors.Is(err, enumerative.ErrConfig) || !strings.Contains(err.Error(), "1 to 500") {
+		if _, err := enumerative.NewCurves(enumerative.CurveConfig{Degree: d}); !errors.Is(err, workload.ErrConfig) || !strings.Contains(err.Error(), "1 to 500") {
 			t.Errorf("degree %d: %v", d, err)
 		}
 	}

@@ -61,7 +61,7 @@ func (c Config) params() params {
 }
 
 // Of computes an integral on the devices of a runtime that was opened with [Funcs] among its
-// kernels. What is not counted is an error that wraps [ErrConfig].
+// kernels. What is not counted is an error that wraps [workload.ErrConfig].
 func Of(ctx context.Context, rt *weft.Runtime, c Config) (*big.Int, error) {
 	j, err := New(c)
 	if err != nil {

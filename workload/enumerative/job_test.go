@@ -12,6 +12,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/enumerative"
 )
 
@@ -131,7 +132,7 @@ func TestKontsevich(t *testing.T) {
 		}
 	}
 	for _, d := range []int{0, -1, 501} {
-		if _, err := enumerative.Kontsevich(d); !errors.Is(err, enumerative.ErrConfig) {
+		if _, err := enumerative.Kontsevich(d); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("curves of degree %d: %v", d, err)
 		}
 	}
@@ -161,7 +162,7 @@ func TestRejects(t *testing.T) {
 		"must have as man": {Problem: enumerative.Schubert, K: 2, N: 4, Classes: [][]int{{2}}},
 	} {
 		_, err := enumerative.New(c)
-		if !errors.Is(err, enumerative.ErrConfig) || !strings.Contains(err.Error(), strings.TrimSpace(want)) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, workload.ErrConfig) || !strings.Contains(err.Error(), strings.TrimSpace(want)) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
 		if !(c.Bytes() > 0) {
@@ -177,7 +178,7 @@ func FuzzParseClasses(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		classes, err := enumerative.ParseClasses(s)
 		if err != nil {
-			if !errors.Is(err, enumerative.ErrConfig) {
+			if !errors.Is(err, workload.ErrConfig) {
 				t.Fatal(err)
 			}
 			return

@@ -3,6 +3,8 @@ package enumerative
 import (
 	"fmt"
 	"math/big"
+
+	"github.com/weft-run/weft/workload"
 )
 
 // maxCurves is the largest degree that Kontsevich takes: the recursion for it takes about a second.
@@ -13,10 +15,10 @@ const maxCurves = 500
 //
 //	N_d = Σ_{a+b=d} N_a N_b (a²b² C(3d−4, 3a−2) − a³b C(3d−4, 3a−1))
 //
-// A degree below 1 or above 500 is an error that wraps [ErrConfig].
+// A degree below 1 or above 500 is an error that wraps [workload.ErrConfig].
 func Kontsevich(d int) (*big.Int, error) {
 	if d < 1 || d > maxCurves {
-		return nil, fmt.Errorf("enumerative: curves of degree %d: %w: the degree must be 1 to %d", d, ErrConfig, maxCurves)
+		return nil, fmt.Errorf("enumerative: curves of degree %d: %w: the degree must be 1 to %d", d, workload.ErrConfig, maxCurves)
 	}
 	n, most := []*big.Int{nil, big.NewInt(1)}, int64(d)
 	for d := int64(len(n)); d <= most; d++ {

@@ -1,7 +1,6 @@
 package enumerative
 
 import (
-	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/workload"
 )
 
 // The problems.
@@ -26,9 +26,6 @@ var problems = []string{Degree, Hypersurface, Schubert}
 
 // Problems are the names a Config may have as its Problem.
 func Problems() []string { return slices.Clone(problems) }
-
-// ErrConfig is wrapped by every error of Validate.
-var ErrConfig = errors.New("bad integral")
 
 // Limits: a fixed point is a 32-bit number, its coordinates and determinants are kept by a
 // thread, and partial sums by the host.
@@ -60,7 +57,7 @@ func ParseClasses(s string) (out [][]int, err error) {
 		for _, p := range strings.Split(word, ",") {
 			n, err := strconv.Atoi(p)
 			if err != nil || n < 0 {
-				return nil, fmt.Errorf("enumerative: classes %q: %w: %q is no part of a partition; write them as \"2,1 2,1 1\"", s, ErrConfig, p)
+				return nil, fmt.Errorf("enumerative: classes %q: %w: %q is no part of a partition; write them as \"2,1 2,1 1\"", s, workload.ErrConfig, p)
 			}
 			parts = append(parts, n)
 		}
@@ -72,7 +69,7 @@ func ParseClasses(s string) (out [][]int, err error) {
 // Validate returns an error for a configuration that cannot be counted.
 func (c Config) Validate() error {
 	wrong := func(format string, args ...any) error {
-		return fmt.Errorf("enumerative: "+format+": %w: %s", append(args[:len(args)-1:len(args)-1], ErrConfig, args[len(args)-1])...)
+		return fmt.Errorf("enumerative: "+format+": %w: %s", append(args[:len(args)-1:len(args)-1], workload.ErrConfig, args[len(args)-1])...)
 	}
 	switch {
 	case !slices.Contains(problems, c.Problem):
@@ -112,22 +109,22 @@ func (c Config) Validate() error {
 // validClasses reports partitions that do not fit.
 func (c Config) validClasses() error {
 	if len(c.Classes) < 1 || len(c.Classes) > maxClasses {
-		return fmt.Errorf("enumerative: %s: %w: there must be 1 to %d, as \"2,1 2,1 2,1\" of Gr(3,6)", text.Count(len(c.Classes), "class"), ErrConfig, maxClasses)
+		return fmt.Errorf("enumerative: %s: %w: there must be 1 to %d, as \"2,1 2,1 2,1\" of Gr(3,6)", text.Count(len(c.Classes), "class"), workload.ErrConfig, maxClasses)
 	}
 	boxes := 0
 	for _, parts := range c.Classes {
 		if len(parts) > c.K {
-			return fmt.Errorf("enumerative: class %v: %w: it may have %d parts at most, k", parts, ErrConfig, c.K)
+			return fmt.Errorf("enumerative: class %v: %w: it may have %d parts at most, k", parts, workload.ErrConfig, c.K)
 		}
 		for i, p := range parts {
 			if p < 0 || p > c.N-c.K || i > 0 && p > parts[i-1] {
-				return fmt.Errorf("enumerative: class %v: %w: its parts must descend from %d at most, n−k", parts, ErrConfig, c.N-c.K)
+				return fmt.Errorf("enumerative: class %v: %w: its parts must descend from %d at most, n−k", parts, workload.ErrConfig, c.N-c.K)
 			}
 			boxes += p
 		}
 	}
 	if boxes != c.dim() {
-		return fmt.Errorf("enumerative: classes with %d boxes: %w: Gr(%d,%d) has dimension %d, and they must have as many", boxes, ErrConfig, c.K, c.N, c.dim())
+		return fmt.Errorf("enumerative: classes with %d boxes: %w: Gr(%d,%d) has dimension %d, and they must have as many", boxes, workload.ErrConfig, c.K, c.N, c.dim())
 	}
 	return nil
 }

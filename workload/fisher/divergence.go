@@ -51,11 +51,11 @@ type DivergenceConfig struct {
 func (c DivergenceConfig) Validate() error {
 	switch {
 	case !slices.Contains(functions, c.Function):
-		return fmt.Errorf("bregman: no function %q: %w: there is %s", c.Function, ErrConfig, strings.Join(functions, ", "))
+		return fmt.Errorf("bregman: no function %q: %w: there is %s", c.Function, workload.ErrConfig, strings.Join(functions, ", "))
 	case c.Dim < 1 || c.Dim > maxDim:
-		return fmt.Errorf("bregman: vectors of %s: %w: there must be 1 to %d", text.Count(c.Dim, "number"), ErrConfig, maxDim)
+		return fmt.Errorf("bregman: vectors of %s: %w: there must be 1 to %d", text.Count(c.Dim, "number"), workload.ErrConfig, maxDim)
 	case c.Pairs < 1 || c.Pairs > maxNumbers/c.Dim:
-		return fmt.Errorf("bregman: %s of vectors of %s: %w: there must be 1 to %d", text.Count(c.Pairs, "pair"), text.Count(c.Dim, "number"), ErrConfig, maxNumbers/c.Dim)
+		return fmt.Errorf("bregman: %s of vectors of %s: %w: there must be 1 to %d", text.Count(c.Pairs, "pair"), text.Count(c.Dim, "number"), workload.ErrConfig, maxNumbers/c.Dim)
 	}
 	return nil
 }
@@ -106,10 +106,10 @@ func newDivergences(c DivergenceConfig, p, q []float64) *divergenceJob {
 // each, one vector after another. A number of either that is beyond 2⁵⁰⁰ in size, not a number,
 // or below zero unless the function is [Squares], makes the divergence NaN. Two zeros add nothing to
 // it. A zero in q alone makes it infinite, and so does, for [Burg], a zero in p alone. Vectors that
-// are not pairs are an error that wraps [ErrConfig].
+// are not pairs are an error that wraps [workload.ErrConfig].
 func Divergences(ctx context.Context, rt *weft.Runtime, function string, dim int, p, q []float64) ([]float64, error) {
 	if dim < 1 || len(p) != len(q) || len(p)%dim != 0 {
-		return nil, fmt.Errorf("bregman: %d and %d numbers in vectors of %d: %w: give as many vectors p as q, each with all its numbers", len(p), len(q), dim, ErrConfig)
+		return nil, fmt.Errorf("bregman: %d and %d numbers in vectors of %d: %w: give as many vectors p as q, each with all its numbers", len(p), len(q), dim, workload.ErrConfig)
 	}
 	c := DivergenceConfig{Function: function, Pairs: len(p) / dim, Dim: dim}
 	if err := c.Validate(); err != nil {

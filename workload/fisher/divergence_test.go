@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/fisher"
 )
 
@@ -193,7 +194,7 @@ func TestDivergencesReject(t *testing.T) {
 		"1 to 134217728":    {Function: fisher.Entropy, Pairs: math.MaxInt, Dim: 2},
 		"vectors of -1 num": {Function: fisher.Entropy, Pairs: 1, Dim: -1},
 	} {
-		if _, err := fisher.NewDivergences(c); !errors.Is(err, fisher.ErrConfig) || !strings.Contains(err.Error(), want) {
+		if _, err := fisher.NewDivergences(c); !errors.Is(err, workload.ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
 	}
@@ -201,7 +202,7 @@ func TestDivergencesReject(t *testing.T) {
 	for name, c := range map[string]struct{ dim, p, q int }{
 		"no numbers": {3, 0, 0}, "no dimension": {0, 3, 3}, "half a vector": {2, 3, 3}, "not pairs": {1, 3, 2},
 	} {
-		if _, err := fisher.Divergences(t.Context(), rt, fisher.Entropy, c.dim, make([]float64, c.p), make([]float64, c.q)); !errors.Is(err, fisher.ErrConfig) {
+		if _, err := fisher.Divergences(t.Context(), rt, fisher.Entropy, c.dim, make([]float64, c.p), make([]float64, c.q)); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,7 +1,6 @@
 package fisher
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -17,10 +16,7 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-var (
-	// ErrConfig is wrapped by every error of Validate.
-	ErrConfig = errors.New("bad fisher")
-)
+var ()
 
 // Config says how many points there are and how they are cut.
 type Config struct {
@@ -57,11 +53,11 @@ func (c Config) Validate() error {
 	c = c.withDefaults()
 	switch {
 	case c.Points < 1 || c.Points > maxPoints || c.Features < 1 || c.Features > maxFeatures:
-		return fmt.Errorf("fisher: %d points with %d features: %w: there must be 1 to %d and 1 to %d", c.Points, c.Features, ErrConfig, maxPoints, maxFeatures)
+		return fmt.Errorf("fisher: %d points with %d features: %w: there must be 1 to %d and 1 to %d", c.Points, c.Features, workload.ErrConfig, maxPoints, maxFeatures)
 	case c.Shards < 1 || c.Shards > min(c.Points, maxShards):
-		return fmt.Errorf("fisher: %d shards of %d points: %w: there must be 1 to %d shards, each with a point", c.Shards, c.Points, ErrConfig, min(c.Points, maxShards))
+		return fmt.Errorf("fisher: %d shards of %d points: %w: there must be 1 to %d shards, each with a point", c.Shards, c.Points, workload.ErrConfig, min(c.Points, maxShards))
 	case c.Blocks < 1 || c.Blocks > min(c.Features, maxShards):
-		return fmt.Errorf("fisher: %d blocks of %d features: %w: there must be 1 to %d blocks, each with a feature", c.Blocks, c.Features, ErrConfig, min(c.Features, maxShards))
+		return fmt.Errorf("fisher: %d blocks of %d features: %w: there must be 1 to %d blocks, each with a feature", c.Blocks, c.Features, workload.ErrConfig, min(c.Features, maxShards))
 	}
 	return nil
 }
@@ -259,7 +255,7 @@ func (j *job) Place(m *machine.Machine) (err error) {
 // all-reduce of block b; ranks are dealt out to devices in turn.
 func (j *job) Graph([]sched.Range) (*graph.Graph, error) {
 	if j.m == nil {
-		return nil, fmt.Errorf("fisher: %w: Place was not called", ErrConfig)
+		return nil, fmt.Errorf("fisher: %w: Place was not called", workload.ErrConfig)
 	}
 	b := graph.Builder{Stop: j.Stopped}
 	c, d := j.c, int64(j.c.Features)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/fisher"
 )
 
@@ -123,7 +124,7 @@ func TestRejects(t *testing.T) {
 		{}, {Points: 10}, {Points: -1, Features: 1}, {Points: 10, Features: 5000}, {Points: 10, Features: 2, Shards: 11},
 		{Points: 10, Features: 2, Shards: -1}, {Points: 10, Features: 2, Blocks: 3}, {Points: 3, Features: 2},
 	} {
-		if _, err := fisher.New(c); !errors.Is(err, fisher.ErrConfig) {
+		if _, err := fisher.New(c); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

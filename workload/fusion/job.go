@@ -15,13 +15,9 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-var (
-	// ErrConfig is wrapped by every error of Validate.
-	ErrConfig = errors.New("bad fusion")
-	// errWrong is returned by [job.Check] for records that are not what the
-	// stages make of them.
-	errWrong = errors.New("not the fused records")
-)
+// errWrong is returned by [job.Check] for records that are not what the
+// stages make of them.
+var errWrong = errors.New("not the fused records")
 
 // maxRecords is the limit of memory and launches.
 const maxRecords = 1 << 26
@@ -46,15 +42,15 @@ type Config struct {
 func (c Config) Validate() error {
 	switch {
 	case c.Records < 1 || c.Records > maxRecords || c.Micro < 0:
-		return fmt.Errorf("fusion: %d records, %d at a time: %w: there must be 1 to %d, and 0 or more at a time", c.Records, c.Micro, ErrConfig, maxRecords)
+		return fmt.Errorf("fusion: %d records, %d at a time: %w: there must be 1 to %d, and 0 or more at a time", c.Records, c.Micro, workload.ErrConfig, maxRecords)
 	case c.Copies < 0:
-		return fmt.Errorf("fusion: %d copies: %w: there must be 0 or more", c.Copies, ErrConfig)
+		return fmt.Errorf("fusion: %d copies: %w: there must be 0 or more", c.Copies, workload.ErrConfig)
 	case c.Copies > 0 && c.Mode != pipeline.Hybrid:
-		return fmt.Errorf("fusion: %d copies: %w: only mode %s has copies", c.Copies, ErrConfig, pipeline.Hybrid)
+		return fmt.Errorf("fusion: %d copies: %w: only mode %s has copies", c.Copies, workload.ErrConfig, pipeline.Hybrid)
 	}
 	if c.Mode != "" {
 		if _, err := pipeline.ParseMode(string(c.Mode)); err != nil {
-			return fmt.Errorf("fusion: %w: %w", ErrConfig, err)
+			return fmt.Errorf("fusion: %w: %w", workload.ErrConfig, err)
 		}
 	}
 	return nil

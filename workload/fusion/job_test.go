@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-run/weft/experimental/pipeline"
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/fusion"
 )
 
@@ -193,7 +194,7 @@ func TestRejects(t *testing.T) {
 		{}, {Records: -1}, {Records: 1<<26 + 1}, {Records: 1, Micro: -1}, {Records: 1, Mode: "sideways"},
 		{Records: 1, Copies: 2}, {Records: 1, Mode: pipeline.Hybrid, Copies: -1},
 	} {
-		if _, err := fusion.New(c); !errors.Is(err, fusion.ErrConfig) {
+		if _, err := fusion.New(c); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -12,13 +12,13 @@ import (
 // weights, on the devices of a runtime that was opened with [Funcs] among its kernels, and
 // returns the records after them. What is not a number makes every number that depends on it
 // none. The configuration says how; its Records and Seed are not looked at. Records that are
-// not whole, or none, are an error that wraps [ErrConfig].
+// not whole, or none, are an error that wraps [workload.ErrConfig].
 func Of(ctx context.Context, rt *weft.Runtime, records []float32, w *Weights, c Config) ([]float32, error) {
 	if w == nil {
-		return nil, fmt.Errorf("fusion: no weights: %w: see NewWeights", ErrConfig)
+		return nil, fmt.Errorf("fusion: no weights: %w: see NewWeights", workload.ErrConfig)
 	}
 	if len(records)%Floats != 0 {
-		return nil, fmt.Errorf("fusion: %d numbers of records: %w: a record has %d", len(records), ErrConfig, Floats)
+		return nil, fmt.Errorf("fusion: %d numbers of records: %w: a record has %d", len(records), workload.ErrConfig, Floats)
 	}
 	c.Records = len(records) / Floats
 	if err := c.Validate(); err != nil {

@@ -21,9 +21,6 @@ var productKernel = kind.Rows
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return kind.Funcs() }
 
-// ErrConfig is wrapped by every error about sizes.
-var ErrConfig = product.ErrConfig
-
 // Config says which product to compute.
 type Config struct {
 	M, K, N int // C is M × N

@@ -10,7 +10,7 @@ import (
 // Mul returns a·b in new memory, computed on the devices of a runtime that was opened
 // with [Funcs] among its kernels. A term that is not a number makes its sum none. The
 // sum of no terms, where a has no columns, is 0. Matrices may have no rows or no columns;
-// a may have 65,536 columns at most. Errors about sizes wrap [ErrConfig], that about
+// a may have 65,536 columns at most. Errors about sizes wrap [workload.ErrConfig], that about
 // a product larger than memory [weft.ErrOutOfMemory].
 func Mul(ctx context.Context, rt *weft.Runtime, a, b workload.Matrix) (workload.Matrix, error) {
 	return kind.Mul(ctx, rt, a, b)

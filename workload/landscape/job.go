@@ -2,7 +2,6 @@ package landscape
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -13,9 +12,6 @@ import (
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 )
-
-// ErrConfig is wrapped by every error of Validate.
-var ErrConfig = errors.New("bad landscape")
 
 // MaxResidues bounds the work, which grows with the third power of it.
 const MaxResidues = 20_000
@@ -46,9 +42,9 @@ func (c Config) Validate() error {
 	}
 	switch {
 	case c.Residues != 0 && (c.Given != nil || c.Structure != "" || c.Select != protein.Select{}):
-		return fmt.Errorf("landscape: a helix of %d residues and structure %q, chain %q, model %d: %w: name one of the two", c.Residues, c.Structure, c.Select.Chain, c.Select.Model, ErrConfig)
+		return fmt.Errorf("landscape: a helix of %d residues and structure %q, chain %q, model %d: %w: name one of the two", c.Residues, c.Structure, c.Select.Chain, c.Select.Model, workload.ErrConfig)
 	case c.Residues != 0 && (c.Residues < 4 || c.Residues > MaxResidues):
-		return fmt.Errorf("landscape: a helix of %d residues: %w: there must be 4 to %d", c.Residues, ErrConfig, MaxResidues)
+		return fmt.Errorf("landscape: a helix of %d residues: %w: there must be 4 to %d", c.Residues, workload.ErrConfig, MaxResidues)
 	}
 	return nil
 }
@@ -66,7 +62,7 @@ func (c Config) Bytes() float64 {
 // one returns an error unless a structure is one chain that is short enough.
 func one(s *protein.Structure) error {
 	if n := len(s.Ends()); n > 1 {
-		return fmt.Errorf("landscape: %s: %d chains: %w: a landscape is of one; name it", s.Name, n, ErrConfig)
+		return fmt.Errorf("landscape: %s: %d chains: %w: a landscape is of one; name it", s.Name, n, workload.ErrConfig)
 	}
 	return short(s.Len(), s.Name)
 }
@@ -74,7 +70,7 @@ func one(s *protein.Structure) error {
 // short returns an error for more residues than a landscape may have.
 func short(n int, name string) error {
 	if n > MaxResidues {
-		return fmt.Errorf("landscape: %s has %d residues: %w: there must be 4 to %d", name, n, ErrConfig, MaxResidues)
+		return fmt.Errorf("landscape: %s has %d residues: %w: there must be 4 to %d", name, n, workload.ErrConfig, MaxResidues)
 	}
 	return nil
 }

@@ -172,11 +172,11 @@ func TestJobRejects(t *testing.T) {
 		config landscape.Config
 		want   error
 	}{
-		{landscape.Config{Residues: 3}, landscape.ErrConfig},
-		{landscape.Config{Residues: -1}, landscape.ErrConfig},
-		{landscape.Config{Residues: 20_001}, landscape.ErrConfig},
-		{landscape.Config{Residues: 100, Structure: short}, landscape.ErrConfig},
-		{landscape.Config{Residues: 100, Select: protein.Select{Chain: "A"}}, landscape.ErrConfig},
+		{landscape.Config{Residues: 3}, workload.ErrConfig},
+		{landscape.Config{Residues: -1}, workload.ErrConfig},
+		{landscape.Config{Residues: 20_001}, workload.ErrConfig},
+		{landscape.Config{Residues: 100, Structure: short}, workload.ErrConfig},
+		{landscape.Config{Residues: 100, Select: protein.Select{Chain: "A"}}, workload.ErrConfig},
 		{landscape.Config{Select: protein.Select{Chain: "B"}}, protein.ErrStructure},
 		{landscape.Config{Structure: "no such file"}, fs.ErrNotExist},
 		{landscape.Config{Structure: "job_test.go"}, protein.ErrStructure},

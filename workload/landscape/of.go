@@ -12,7 +12,7 @@ import (
 // each bead in angstrom, as [protein.Structure] has them. The energy at [i*Angles+k] of
 // the result is that after turning the beads behind i+1 by k of [Angles] steps; there are
 // as many rows as beads less two. Coordinates that are no chain, or not finite, are an error that wraps
-// [protein.ErrStructure], and more than 20,000 beads one that wraps [ErrConfig].
+// [protein.ErrStructure], and more than 20,000 beads one that wraps [workload.ErrConfig].
 func Of(ctx context.Context, rt *weft.Runtime, native []float64) ([]float64, error) {
 	j, err := newJob(native, "of a caller's structure")
 	if err != nil {

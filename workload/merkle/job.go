@@ -3,7 +3,6 @@ package merkle
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,9 +11,6 @@ import (
 	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/workload"
 )
-
-// ErrConfig is wrapped by every error of Validate and ParseMode.
-var ErrConfig = errors.New("bad tree")
 
 // modeNames are the names of the modes, in their order.
 var modeNames = [...]string{RFC6962: "rfc6962", Dup: "dup"}
@@ -34,7 +30,7 @@ func ParseMode(name string) (Mode, error) {
 			return Mode(m), nil
 		}
 	}
-	return 0, fmt.Errorf("merkle: mode %q: %w: use rfc6962 or dup", name, ErrConfig)
+	return 0, fmt.Errorf("merkle: mode %q: %w: use rfc6962 or dup", name, workload.ErrConfig)
 }
 
 // maxLeaves bounds the memory of a tree: 2 GiB of leaves.
@@ -58,18 +54,18 @@ func (c Config) Validate() error {
 	n := c.N
 	if c.Leaves != nil {
 		if c.N != 0 || len(c.Leaves)%Size != 0 {
-			return fmt.Errorf("merkle: %d bytes of leaves and a count of %d: %w: leaves are %d bytes each and count themselves", len(c.Leaves), c.N, ErrConfig, Size)
+			return fmt.Errorf("merkle: %d bytes of leaves and a count of %d: %w: leaves are %d bytes each and count themselves", len(c.Leaves), c.N, workload.ErrConfig, Size)
 		}
 		n = len(c.Leaves) / Size
 	}
 	if n < 1 || n > maxLeaves {
-		return fmt.Errorf("merkle: %d leaves: %w: there must be 1 to %d", n, ErrConfig, maxLeaves)
+		return fmt.Errorf("merkle: %d leaves: %w: there must be 1 to %d", n, workload.ErrConfig, maxLeaves)
 	}
 	if int(c.Mode) >= len(modeNames) {
-		return fmt.Errorf("merkle: mode %v: %w: use rfc6962 or dup", c.Mode, ErrConfig)
+		return fmt.Errorf("merkle: mode %v: %w: use rfc6962 or dup", c.Mode, workload.ErrConfig)
 	}
 	if c.Hashed && (c.Mode != RFC6962 || c.Leaves == nil) {
-		return fmt.Errorf("merkle: hashed leaves: %w: they are given, in mode rfc6962", ErrConfig)
+		return fmt.Errorf("merkle: hashed leaves: %w: they are given, in mode rfc6962", workload.ErrConfig)
 	}
 	return nil
 }

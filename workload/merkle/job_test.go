@@ -123,7 +123,7 @@ func TestJobRejects(t *testing.T) {
 		{N: 1, Leaves: make([]byte, 32)},
 	} {
 		_, err := merkle.New(c)
-		if !errors.Is(err, merkle.ErrConfig) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, workload.ErrConfig) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: error %v", c, err)
 		}
 	}
@@ -135,7 +135,7 @@ func TestParseMode(t *testing.T) {
 			t.Errorf("%v: %v, %v", m, got, err)
 		}
 	}
-	if _, err := merkle.ParseMode("sha1"); !errors.Is(err, merkle.ErrConfig) {
+	if _, err := merkle.ParseMode("sha1"); !errors.Is(err, workload.ErrConfig) {
 		t.Errorf("sha1: error %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // none, computed on the devices of a runtime that was opened with [Funcs] among its
 // kernels; the calling goroutine hashes up to 512 leaves itself, without any device. A leaf
 // that is nil is one of no bytes. There may be 2²⁶ leaves; more are an error that wraps
-// [ErrConfig].
+// [workload.ErrConfig].
 func RootOf(ctx context.Context, rt *weft.Runtime, leaves [][]byte) ([Size]byte, error) {
 	t, err := TreeOf(ctx, rt, leaves)
 	if err != nil {
@@ -42,7 +42,7 @@ const fewLeaves = 1 << 9
 func TreeOf(ctx context.Context, rt *weft.Runtime, leaves [][]byte) (*Tree, error) {
 	t := &Tree{n: len(leaves)}
 	if t.n > maxLeaves {
-		return nil, fmt.Errorf("merkle: %d leaves: %w: there may be %d", t.n, ErrConfig, maxLeaves)
+		return nil, fmt.Errorf("merkle: %d leaves: %w: there may be %d", t.n, workload.ErrConfig, maxLeaves)
 	}
 	if err := t.gather(ctx, leaves); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/merkle"
 )
 
@@ -277,7 +278,7 @@ func TestTreeErrors(t *testing.T) {
 		}
 	}
 	for _, c := range []merkle.Config{{N: 4, Hashed: true}, {Leaves: make([]byte, 64), Hashed: true, Mode: merkle.Dup}} {
-		if _, err := merkle.New(c); !errors.Is(err, merkle.ErrConfig) {
+		if _, err := merkle.New(c); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%d leaves hashed: %v", c.N, err)
 		}
 	}

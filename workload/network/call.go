@@ -43,19 +43,19 @@ func Convolve(ctx context.Context, rt *weft.Runtime, g *Graph, features workload
 		return out, err
 	}
 	if err := features.Validate(); err != nil {
-		return out, fmt.Errorf("network: features: %w: %w", ErrConfig, err)
+		return out, fmt.Errorf("network: features: %w: %w", workload.ErrConfig, err)
 	}
 	if features.Rows != g.Rows() || len(weights) == 0 || len(weights) > maxLayers {
-		return out, fmt.Errorf("network: %d rows of features for %d nodes, and %d layers: %w: there must be as many, and 1 to %d layers", features.Rows, g.Rows(), len(weights), ErrConfig, maxLayers)
+		return out, fmt.Errorf("network: %d rows of features for %d nodes, and %d layers: %w: there must be as many, and 1 to %d layers", features.Rows, g.Rows(), len(weights), workload.ErrConfig, maxLayers)
 	}
 	widths := []int{features.Cols}
 	var data [][]float32
 	for l, w := range weights {
 		if err := w.Validate(); err != nil {
-			return out, fmt.Errorf("network: weights of layer %d: %w: %w", l, ErrConfig, err)
+			return out, fmt.Errorf("network: weights of layer %d: %w: %w", l, workload.ErrConfig, err)
 		}
 		if w.Rows != widths[l] || w.Rows < 1 || w.Rows > maxFeatures || w.Cols < 1 || w.Cols > maxFeatures {
-			return out, fmt.Errorf("network: weights of layer %d are %d × %d for %d features: %w: they must have a row for each, and 1 to %d of both", l, w.Rows, w.Cols, widths[l], ErrConfig, maxFeatures)
+			return out, fmt.Errorf("network: weights of layer %d are %d × %d for %d features: %w: they must have a row for each, and 1 to %d of both", l, w.Rows, w.Cols, widths[l], workload.ErrConfig, maxFeatures)
 		}
 		widths, data = append(widths, w.Cols), append(data, w.Data)
 	}
@@ -103,7 +103,7 @@ func distances(g *Graph, c Config) (*distancesJob, error) {
 		return nil, err
 	}
 	if c = c.withDefaults(); g.Rows() > maxDense || g.Rows() < 2 {
-		return nil, fmt.Errorf("network: %s of %d nodes: %w: there must be 2 to %d", c.Problem, g.Rows(), ErrConfig, maxDense)
+		return nil, fmt.Errorf("network: %s of %d nodes: %w: there must be 2 to %d", c.Problem, g.Rows(), workload.ErrConfig, maxDense)
 	}
 	c.Nodes = g.Rows()
 	if err := c.Validate(); err != nil {

@@ -26,8 +26,6 @@ var problems = []string{PageRank, Layers, Closeness, Medoids}
 func Problems() []string { return slices.Clone(problems) }
 
 var (
-	// ErrConfig is wrapped by every error of Validate and of the parameters of calls.
-	ErrConfig = errors.New("bad problem")
 	// ErrGraph is wrapped by errors about graphs and their files.
 	ErrGraph = errors.New("bad graph")
 	// errWrong is returned by the checks of jobs for results that are wrong.
@@ -105,7 +103,7 @@ func (c Config) dense() bool { return c.Problem == Closeness || c.Problem == Med
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("network: %w: %s", ErrConfig, fmt.Sprintf(format, args...))
+		return fmt.Errorf("network: %w: %s", workload.ErrConfig, fmt.Sprintf(format, args...))
 	}
 	most := MaxNodes
 	if c.dense() {
@@ -189,7 +187,7 @@ func (c Config) graph() (*Graph, error) {
 	}
 	g, err := Open(c.Graph, c.Repeated)
 	if err == nil && c.dense() && g.Rows() > maxDense {
-		err = fmt.Errorf("network: %s has %d nodes: %w: distances are computed of %d at most", c.Graph, g.Rows(), ErrConfig, maxDense)
+		err = fmt.Errorf("network: %s has %d nodes: %w: distances are computed of %d at most", c.Graph, g.Rows(), workload.ErrConfig, maxDense)
 	}
 	return g, err
 }

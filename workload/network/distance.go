@@ -239,7 +239,7 @@ func newDistanceJob(c Config) (*distancesJob, error) {
 			return nil, err
 		}
 		if c.K > g.Rows() {
-			return nil, fmt.Errorf("network: %d medoids of %d nodes: %w: there must be 1 to %d", c.K, g.Rows(), ErrConfig, g.Rows())
+			return nil, fmt.Errorf("network: %d medoids of %d nodes: %w: there must be 1 to %d", c.K, g.Rows(), workload.ErrConfig, g.Rows())
 		}
 		return distanceJob(c, g, nil), nil
 	}

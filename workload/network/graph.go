@@ -45,7 +45,7 @@ func validRepeated(r Repeated) error {
 	if r == "" || slices.Contains(repeatedRules, r) {
 		return nil
 	}
-	return fmt.Errorf("network: %w: repeated edges by %q: use %s, %s or %s", ErrConfig, r, RepeatedSum, RepeatedLast, RepeatedError)
+	return fmt.Errorf("network: %w: repeated edges by %q: use %s, %s or %s", workload.ErrConfig, r, RepeatedSum, RepeatedLast, RepeatedError)
 }
 
 // edges is the number of edges, for the names of jobs.

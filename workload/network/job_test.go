@@ -169,7 +169,7 @@ func TestDistances(t *testing.T) {
 			t.Errorf("%s: medoids %v and labels %v, want %v and %v", name, medoids, labels, want.Medoids, want.Labels)
 		}
 	}
-	if _, _, err := network.Cluster(t.Context(), rt, open(t, "karate"), network.Config{K: 35}); !errors.Is(err, network.ErrConfig) {
+	if _, _, err := network.Cluster(t.Context(), rt, open(t, "karate"), network.Config{K: 35}); !errors.Is(err, workload.ErrConfig) {
 		t.Errorf("35 medoids of 34 nodes: %v", err)
 	}
 }
@@ -314,7 +314,7 @@ func TestConvolveRefuses(t *testing.T) {
 		{1, features(1, 1024), true}, {1, features(1, 1025), false}, {1025, features(1025, 1), false},
 	} {
 		_, err := network.Convolve(t.Context(), rt, g, features(g.Rows(), c.features), c.weights)
-		if (err == nil) != c.good || err != nil && !errors.Is(err, network.ErrConfig) {
+		if (err == nil) != c.good || err != nil && !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%d features, weights %d × %d: %v", c.features, c.weights.Rows, c.weights.Cols, err)
 		}
 	}
@@ -342,8 +342,8 @@ func TestRefused(t *testing.T) {
 	} {
 		if _, err := network.New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
-		} else if c.Graph != "none" && !errors.Is(err, network.ErrConfig) {
-			t.Errorf("%+v: %v is no ErrConfig", c, err)
+		} else if c.Graph != "none" && !errors.Is(err, workload.ErrConfig) {
+			t.Errorf("%+v: %v is no workload.ErrConfig", c, err)
 		}
 	}
 	// The limits that these name are taken.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/network"
 )
 
@@ -202,7 +203,7 @@ func TestRepeatedInJobs(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
 	}
-	if _, err := network.Read(strings.NewReader("0 1\n"), "", "x"); !errors.Is(err, network.ErrConfig) {
+	if _, err := network.Read(strings.NewReader("0 1\n"), "", "x"); !errors.Is(err, workload.ErrConfig) {
 		t.Errorf("a rule that there is none of: %v", err)
 	}
 }

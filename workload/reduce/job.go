@@ -16,9 +16,6 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrConfig is wrapped by every error of Validate.
-var ErrConfig = errors.New("bad reduction")
-
 // errWrong is returned by [job.Check] for a number that is not the result.
 var errWrong = errors.New("not the reduction")
 
@@ -73,10 +70,10 @@ type Config struct {
 // Validate reports an unknown operation or a bad number of elements.
 func (c Config) Validate() error {
 	if !slices.Contains(Operations(), c.Op) {
-		return fmt.Errorf("reduce: no operation %q: %w: there is %s", c.Op, ErrConfig, strings.Join(Operations(), ", "))
+		return fmt.Errorf("reduce: no operation %q: %w: there is %s", c.Op, workload.ErrConfig, strings.Join(Operations(), ", "))
 	}
 	if c.N < 1 || c.N > math.MaxUint32 {
-		return fmt.Errorf("reduce: %d elements: %w: the number must be from 1 to 2³²-1", c.N, ErrConfig)
+		return fmt.Errorf("reduce: %d elements: %w: the number must be from 1 to 2³²-1", c.N, workload.ErrConfig)
 	}
 	return nil
 }

@@ -24,10 +24,10 @@ func Periapsis(p, e float64, steps int) (Particle, error) {
 		return Particle{}, err
 	}
 	if !(e >= 1e-6) {
-		return Particle{}, fmt.Errorf("relativity: e = %v: %w: a circle has no periapsis; e must be 1e-6 or more", e, ErrConfig)
+		return Particle{}, fmt.Errorf("relativity: e = %v: %w: a circle has no periapsis; e must be 1e-6 or more", e, workload.ErrConfig)
 	}
 	if steps < 1 {
-		return Particle{}, fmt.Errorf("relativity: %d steps: %w: there must be 1 or more", steps, ErrConfig)
+		return Particle{}, fmt.Errorf("relativity: %d steps: %w: there must be 1 or more", steps, workload.ErrConfig)
 	}
 	o := particle(p, e, steps)
 	return Particle{o[0], o[1], o[2], o[3]}, nil
@@ -36,7 +36,7 @@ func Periapsis(p, e float64, steps int) (Particle, error) {
 // Follow follows particles to a periapsis on the devices of a runtime that was opened with
 // [Funcs] among its kernels. Of the configuration Turns, Steps and Tolerance count: with no
 // tolerance all steps are a particle's own, of which it has 2·Turns·Steps at most. A particle
-// that is not outside of the horizon, or not finite, is an error that wraps [ErrConfig]; one
+// that is not outside of the horizon, or not finite, is an error that wraps [workload.ErrConfig]; one
 // that falls in is no error, and its orbit says so.
 func Follow(ctx context.Context, rt *weft.Runtime, particles []Particle, c Config) ([]Orbit, error) {
 	c.Problem, c.Count = Orbits, len(particles)
@@ -47,7 +47,7 @@ func Follow(ctx context.Context, rt *weft.Runtime, particles []Particle, c Confi
 	j := &orbitJob{c: c, out: make([]float64, orbitOut*c.Count)}
 	for i, p := range particles {
 		if !(p.R > horizon) || !finite(p.R, p.Velocity, p.AngularMomentum, p.Step) || !(p.Step > 0) {
-			return nil, fmt.Errorf("relativity: particle %d, %+v: %w: its numbers must be finite, its radius above %d and its step above 0", i, p, ErrConfig, horizon)
+			return nil, fmt.Errorf("relativity: particle %d, %+v: %w: its numbers must be finite, its radius above %d and its step above 0", i, p, workload.ErrConfig, horizon)
 		}
 		j.in = append(j.in, p.R, p.Velocity, p.AngularMomentum, p.Step)
 	}
@@ -67,7 +67,7 @@ func finite(numbers ...float64) bool {
 }
 
 // Boost returns events t, x, y, z as they are in frames that move with velocities, three
-// numbers each, like Follow. A speed that is not below one is an error that wraps [ErrConfig],
+// numbers each, like Follow. A speed that is not below one is an error that wraps [workload.ErrConfig],
 // as are numbers that are not whole events.
 func Boost(ctx context.Context, rt *weft.Runtime, events, velocities []float64) ([]float64, error) {
 	j, err := boosts(events, events, velocities)
@@ -76,7 +76,7 @@ func Boost(ctx context.Context, rt *weft.Runtime, events, velocities []float64) 
 	}
 	for i := 0; i < len(velocities); i += 3 {
 		if v := velocities[i : i+3]; !(v[0]*v[0]+v[1]*v[1]+v[2]*v[2] < 1) {
-			return nil, fmt.Errorf("relativity: velocity %d, %v: %w: its speed must be below 1", i/3, v, ErrConfig)
+			return nil, fmt.Errorf("relativity: velocity %d, %v: %w: its speed must be below 1", i/3, v, workload.ErrConfig)
 		}
 	}
 	if _, err := workload.Call(ctx, rt, j, "relativity"); err != nil {
@@ -100,7 +100,7 @@ func Minkowski(ctx context.Context, rt *weft.Runtime, x, y []float64) ([]float64
 // boosts is the job of a caller's events.
 func boosts(x, y, v []float64) (*boostJob, error) {
 	if len(x)%4 != 0 || len(y) != len(x) || len(v) != len(x)/4*3 {
-		return nil, fmt.Errorf("relativity: events of %d and %d numbers with velocities of %d: %w: events have 4 and velocities 3, as many of each", len(x), len(y), len(v), ErrConfig)
+		return nil, fmt.Errorf("relativity: events of %d and %d numbers with velocities of %d: %w: events have 4 and velocities 3, as many of each", len(x), len(y), len(v), workload.ErrConfig)
 	}
 	c := Config{Problem: Boosts, Count: len(x) / 4}
 	if err := c.Validate(); err != nil {

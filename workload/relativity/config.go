@@ -28,12 +28,8 @@ var things = map[string]string{Orbits: Orbits, Light: "rays", Boosts: Boosts, Bo
 // Problems are the names a Config may have as its Problem.
 func Problems() []string { return slices.Clone(problems) }
 
-var (
-	// ErrConfig is wrapped by every error of Validate and of the parameters of calls.
-	ErrConfig = errors.New("bad particle system")
-	// errWrong is returned by the checks of jobs for particles that are elsewhere.
-	errWrong = errors.New("not the particles")
-)
+// errWrong is returned by the checks of jobs for particles that are elsewhere.
+var errWrong = errors.New("not the particles")
 
 // Limits: what launches and memory allow, and the steps that a device may take in one launch.
 const (
@@ -94,19 +90,19 @@ func (c Config) Validate() error {
 	}
 	switch {
 	case !slices.Contains(problems, c.Problem):
-		return fmt.Errorf("relativity: no problem %q: %w: there is %s", c.Problem, ErrConfig, strings.Join(problems, ", "))
+		return fmt.Errorf("relativity: no problem %q: %w: there is %s", c.Problem, workload.ErrConfig, strings.Join(problems, ", "))
 	case c.Count < 1 || c.Count > most:
-		return fmt.Errorf("relativity: %d %s: %w: there must be 1 to %d", c.Count, things[c.Problem], ErrConfig, most)
+		return fmt.Errorf("relativity: %d %s: %w: there must be 1 to %d", c.Count, things[c.Problem], workload.ErrConfig, most)
 	case c.Problem != Orbits && c.Turns != 0:
-		return fmt.Errorf("relativity: %s of %s: %w: only %s have turns", text.Count(c.Turns, "turn"), c.Problem, ErrConfig, Orbits)
+		return fmt.Errorf("relativity: %s of %s: %w: only %s have turns", text.Count(c.Turns, "turn"), c.Problem, workload.ErrConfig, Orbits)
 	case c.Problem != Orbits && c.Tolerance != 0:
-		return fmt.Errorf("relativity: a tolerance of %s: %w: only %s have one", c.Problem, ErrConfig, Orbits)
+		return fmt.Errorf("relativity: a tolerance of %s: %w: only %s have one", c.Problem, workload.ErrConfig, Orbits)
 	case c.Problem == Boosts && c.Steps != 0:
-		return fmt.Errorf("relativity: %s of %s: %w: they have none", text.Count(c.Steps, "step"), c.Problem, ErrConfig)
+		return fmt.Errorf("relativity: %s of %s: %w: they have none", text.Count(c.Steps, "step"), c.Problem, workload.ErrConfig)
 	case c.Problem == Light && (c.Steps < 16 || c.rounds() > maxSteps):
-		return fmt.Errorf("relativity: %s for half a turn of light: %w: there must be 16 to %d", text.Count(c.Steps, "step"), ErrConfig, maxSteps/rayTurns)
+		return fmt.Errorf("relativity: %s for half a turn of light: %w: there must be 16 to %d", text.Count(c.Steps, "step"), workload.ErrConfig, maxSteps/rayTurns)
 	case c.Problem == Bodies && (c.Steps < 1 || c.Steps > min(maxStates/c.Count, maxBodySteps)):
-		return fmt.Errorf("relativity: %s of %s: %w: there must be 1 to %d, since all are kept", text.Count(c.Steps, "step"), text.Count(c.Count, "body"), ErrConfig, min(maxStates/c.Count, maxBodySteps))
+		return fmt.Errorf("relativity: %s of %s: %w: there must be 1 to %d, since all are kept", text.Count(c.Steps, "step"), text.Count(c.Count, "body"), workload.ErrConfig, min(maxStates/c.Count, maxBodySteps))
 	}
 	if c.Problem == Orbits {
 		return c.validOrbits()
@@ -118,11 +114,11 @@ func (c Config) Validate() error {
 func (c Config) validOrbits() error {
 	switch {
 	case c.Tolerance != 0 && !(c.Tolerance >= 1e-15 && c.Tolerance <= 1e-2):
-		return fmt.Errorf("relativity: tolerance %v: %w: it must be 0, for a fixed step, or 1e-15 to 0.01", c.Tolerance, ErrConfig)
+		return fmt.Errorf("relativity: tolerance %v: %w: it must be 0, for a fixed step, or 1e-15 to 0.01", c.Tolerance, workload.ErrConfig)
 	case c.Turns < 1 || c.Steps < 16 || c.Steps > maxSteps:
-		return fmt.Errorf("relativity: %s with %s: %w: there must be 1 turn or more, and 16 to %d steps", text.Count(c.Turns, "turn"), text.Count(c.Steps, "step"), ErrConfig, maxSteps)
+		return fmt.Errorf("relativity: %s with %s: %w: there must be 1 turn or more, and 16 to %d steps", text.Count(c.Turns, "turn"), text.Count(c.Steps, "step"), workload.ErrConfig, maxSteps)
 	case c.Turns > maxSteps || c.rounds() > maxSteps:
-		return fmt.Errorf("relativity: %s of %d steps each: %w: there may be %d steps in all", text.Count(c.Turns, "turn"), c.Steps, ErrConfig, maxSteps)
+		return fmt.Errorf("relativity: %s of %d steps each: %w: there may be %d steps in all", text.Count(c.Turns, "turn"), c.Steps, workload.ErrConfig, maxSteps)
 	}
 	return nil
 }

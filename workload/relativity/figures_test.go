@@ -30,7 +30,7 @@ func TestSpeeds(t *testing.T) {
 		{[]float64{0, 0, 1.4}, false},
 		{[]float64{math.NaN(), 0, 0}, false},
 	} {
-		if _, err := Boost(t.Context(), rt, event, c.v); (err == nil) != c.good || err != nil && !errors.Is(err, ErrConfig) {
+		if _, err := Boost(t.Context(), rt, event, c.v); (err == nil) != c.good || err != nil && !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("velocity %v: %v", c.v, err)
 		}
 	}

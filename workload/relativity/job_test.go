@@ -267,7 +267,7 @@ func TestRejects(t *testing.T) {
 		"1 turn":              {Problem: relativity.Orbits, Count: 1, Turns: -1},
 		"steps in all":        {Problem: relativity.Orbits, Count: 1, Turns: 100},
 	} {
-		if _, err := relativity.New(c); !errors.Is(err, relativity.ErrConfig) || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
+		if _, err := relativity.New(c); !errors.Is(err, workload.ErrConfig) || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
 	}
@@ -296,7 +296,7 @@ func TestRejects(t *testing.T) {
 		"no steps":        steps,
 		"different pairs": product,
 	} {
-		if !errors.Is(err, relativity.ErrConfig) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, workload.ErrConfig) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

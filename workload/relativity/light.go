@@ -37,7 +37,7 @@ type Ray struct {
 // Bend follows light from far away past a black hole, by impact parameters, on the devices of a
 // runtime that was opened with [Funcs] among its kernels. steps is the number of steps of half a
 // turn, and more are taken where the impact parameter is below 1; 0 means 1,024. An impact
-// parameter that is not above zero and finite is an error that wraps [ErrConfig].
+// parameter that is not above zero and finite is an error that wraps [workload.ErrConfig].
 func Bend(ctx context.Context, rt *weft.Runtime, impacts []float64, steps int) ([]Ray, error) {
 	c := Config{Problem: Light, Count: len(impacts), Steps: steps}
 	if err := c.Validate(); err != nil {
@@ -45,7 +45,7 @@ func Bend(ctx context.Context, rt *weft.Runtime, impacts []float64, steps int) (
 	}
 	for i, b := range impacts {
 		if !(b > 0) || math.IsInf(b, 1) {
-			return nil, fmt.Errorf("relativity: impact parameter %d, %v: %w: it must be above 0 and finite", i, b, ErrConfig)
+			return nil, fmt.Errorf("relativity: impact parameter %d, %v: %w: it must be above 0 and finite", i, b, workload.ErrConfig)
 		}
 	}
 	j := (&lightJob{c: c.withDefaults(), in: impacts, out: make([]float64, rayOut*len(impacts))}).declare()
@@ -57,10 +57,10 @@ func Bend(ctx context.Context, rt *weft.Runtime, impacts []float64, steps int) (
 
 // Deflection returns the deflection in radians of light with an impact parameter above [Critical], by
 // elliptic integrals or a series: exact to some 14 digits, fewer close to Critical. For a large impact parameter
-// b it is about 4/b. One that is not above Critical is an error that wraps [ErrConfig].
+// b it is about 4/b. One that is not above Critical is an error that wraps [workload.ErrConfig].
 func Deflection(impact float64) (float64, error) {
 	if !(impact > Critical) || math.IsInf(impact, 1) {
-		return 0, fmt.Errorf("relativity: impact parameter %v: %w: it must be finite and above 3√3 = %.4f, or light is captured", impact, ErrConfig, Critical)
+		return 0, fmt.Errorf("relativity: impact parameter %v: %w: it must be finite and above 3√3 = %.4f, or light is captured", impact, workload.ErrConfig, Critical)
 	}
 	if impact >= farImpact {
 		return weak(impact), nil

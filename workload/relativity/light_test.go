@@ -59,7 +59,7 @@ func TestPhotonSphere(t *testing.T) {
 			t.Errorf("%v below: %+v", off, r)
 		}
 	}
-	if _, err := relativity.Deflection(relativity.Critical); !errors.Is(err, relativity.ErrConfig) {
+	if _, err := relativity.Deflection(relativity.Critical); !errors.Is(err, workload.ErrConfig) {
 		t.Errorf("light that is captured: %v", err)
 	}
 }
@@ -196,17 +196,17 @@ func TestLightRejects(t *testing.T) {
 		"only orbits": {Count: 1, Turns: 1},
 	} {
 		c.Problem = relativity.Light
-		if _, err := relativity.New(c); !errors.Is(err, relativity.ErrConfig) || !strings.Contains(err.Error(), want) {
+		if _, err := relativity.New(c); !errors.Is(err, workload.ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
 	}
 	rt := workloadtest.Open(t, 1, relativity.Funcs())
 	for _, b := range []float64{0, -1, math.NaN(), math.Inf(1)} {
-		if _, err := relativity.Bend(t.Context(), rt, []float64{9, b}, 0); !errors.Is(err, relativity.ErrConfig) || !strings.Contains(err.Error(), "parameter 1") {
+		if _, err := relativity.Bend(t.Context(), rt, []float64{9, b}, 0); !errors.Is(err, workload.ErrConfig) || !strings.Contains(err.Error(), "parameter 1") {
 			t.Errorf("%v: %v", b, err)
 		}
 	}
-	if _, err := relativity.Bend(t.Context(), rt, nil, 0); !errors.Is(err, relativity.ErrConfig) {
+	if _, err := relativity.Bend(t.Context(), rt, nil, 0); !errors.Is(err, workload.ErrConfig) {
 		t.Errorf("no ray: %v", err)
 	}
 }

@@ -34,10 +34,10 @@ type Orbit struct {
 
 // Precession returns by how much the periapsis of a bound orbit moves on in each turn, as an
 // integral that is exact to some 14 digits. r is p ÷ (1 + e cos χ) along the orbit. An orbit
-// without a periapsis, p ≤ 6 + 2e, or not an ellipse, is an error that wraps [ErrConfig].
+// without a periapsis, p ≤ 6 + 2e, or not an ellipse, is an error that wraps [workload.ErrConfig].
 func Precession(p, e float64) (float64, error) {
 	if !(e >= 0 && e < 1 && p > 6+2*e && p <= 1e12) {
-		return 0, fmt.Errorf("relativity: p = %v and e = %v: %w: e must be 0 to less than 1, and p above 6 + 2e", p, e, ErrConfig)
+		return 0, fmt.Errorf("relativity: p = %v and e = %v: %w: e must be 0 to less than 1, and p above 6 + 2e", p, e, workload.ErrConfig)
 	}
 	angle, _ := turn(p, e)
 	return angle, nil

@@ -11,7 +11,7 @@ import (
 // runtime that was opened with [Funcs] among its kernels. A candidate that is not a number
 // is passed over. Where there is no candidate, as where a has no columns, the maximum is
 // -Inf. Matrices may have no rows or no columns; a may have 65,536 columns at most. Errors
-// about sizes wrap [ErrConfig], that about a product larger than memory
+// about sizes wrap [workload.ErrConfig], that about a product larger than memory
 // [weft.ErrOutOfMemory].
 func Mul(ctx context.Context, rt *weft.Runtime, a, b workload.Matrix) (workload.Matrix, error) {
 	return kind.Mul(ctx, rt, a, b)

@@ -2,7 +2,6 @@ package zk
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -17,10 +16,9 @@ import (
 	"github.com/consensys/gnark/frontend/cs/r1cs"
 	"github.com/consensys/gnark/std/hash/mimc"
 	"github.com/consensys/gnark/std/math/bits"
-)
 
-// ErrConfig is wrapped by every error of Validate.
-var ErrConfig = errors.New("bad circuit")
+	"github.com/weft-run/weft/workload"
+)
 
 // The circuits that are shipped.
 const (
@@ -69,7 +67,7 @@ func Circuits() (names []string) {
 func findCircuit(name string) (*circuit, error) {
 	i := slices.IndexFunc(circuits, func(c circuit) bool { return c.name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("zk: no circuit %q: %w: there is %s", name, ErrConfig, strings.Join(Circuits(), ", "))
+		return nil, fmt.Errorf("zk: no circuit %q: %w: there is %s", name, workload.ErrConfig, strings.Join(Circuits(), ", "))
 	}
 	return &circuits[i], nil
 }

@@ -38,7 +38,7 @@ func (c Config) Validate() error {
 		return err
 	}
 	if c.Constraints < 1 || c.Constraints > maxConstraints {
-		return fmt.Errorf("zk: %d constraints: %w: there must be 1 to %d", c.Constraints, ErrConfig, maxConstraints)
+		return fmt.Errorf("zk: %d constraints: %w: there must be 1 to %d", c.Constraints, workload.ErrConfig, maxConstraints)
 	}
 	return nil
 }

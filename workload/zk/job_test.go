@@ -9,6 +9,7 @@ import (
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
 )
 
 // A job proves on any number of devices, every time anew, and its check finds what is wrong.
@@ -111,7 +112,7 @@ func TestWork(t *testing.T) {
 // Configurations that make no circuit are refused.
 func TestConfig(t *testing.T) {
 	for _, c := range []Config{{Circuit: "md5", Constraints: 100}, {Circuit: Chain}, {Circuit: Chain, Constraints: 1 << 30}} {
-		if _, err := New(t.Context(), c); !errors.Is(err, ErrConfig) {
+		if _, err := New(t.Context(), c); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -145,7 +146,7 @@ func TestOutline(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got.shape, j.shape)
 		}
 	}
-	if _, err := Outline(Config{Circuit: "md5", Constraints: 100}); !errors.Is(err, ErrConfig) {
+	if _, err := Outline(Config{Circuit: "md5", Constraints: 100}); !errors.Is(err, workload.ErrConfig) {
 		t.Error(err)
 	}
 }

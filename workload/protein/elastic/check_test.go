@@ -60,7 +60,7 @@ func TestMaxProducts(t *testing.T) {
 	enough = func(string, int64) error { return nil }
 	c := Config{Residues: 8000, Network: Anisotropic, Cutoff: 1000}
 	_, err := New(c)
-	if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "5105889 springs at 1000 Å; 1500 steps take 1.4e+11 products") || !strings.Contains(err.Error(), "lower the cutoff") {
+	if !errors.Is(err, workload.ErrConfig) || !strings.Contains(err.Error(), "5105889 springs at 1000 Å; 1500 steps take 1.4e+11 products") || !strings.Contains(err.Error(), "lower the cutoff") {
 		t.Error(err)
 	}
 }

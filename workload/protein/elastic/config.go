@@ -9,17 +9,13 @@ import (
 
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/protein/network"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 )
 
-var (
-	// ErrConfig is wrapped by every error of Validate, and by errors of New for structures that
-	// have no such network.
-	ErrConfig = errors.New("bad elastic network")
-	// ErrUnfinished is wrapped by the errors of [Job.Modes] and [Job.Unfinished] if fewer modes
-	// than were asked for have converged.
-	ErrUnfinished = errors.New("too few steps")
-)
+// ErrUnfinished is wrapped by the errors of [Job.Modes] and [Job.Unfinished] if fewer modes
+// than were asked for have converged.
+var ErrUnfinished = errors.New("too few steps")
 
 // The networks.
 const (
@@ -82,17 +78,17 @@ func (c Config) Validate() error {
 	c = c.withDefaults()
 	switch {
 	case (c.Structure != "" || c.Given != nil) == (c.Residues != 0):
-		return fmt.Errorf("elastic: a helix of %d residues and structure %q: %w: name one of the two", c.Residues, c.Structure, ErrConfig)
+		return fmt.Errorf("elastic: a helix of %d residues and structure %q: %w: name one of the two", c.Residues, c.Structure, workload.ErrConfig)
 	case c.Residues != 0 && (c.Residues < 4 || c.Residues > network.MaxBeads):
-		return fmt.Errorf("elastic: a helix of %d residues: %w: there must be 4 to %d", c.Residues, ErrConfig, network.MaxBeads)
+		return fmt.Errorf("elastic: a helix of %d residues: %w: there must be 4 to %d", c.Residues, workload.ErrConfig, network.MaxBeads)
 	case c.Given != nil && (c.Given.Len() < 4 || c.Given.Len() > network.MaxBeads):
-		return fmt.Errorf("elastic: %s: %w: it has %d residues; there must be 4 to %d", c.Given.Name, ErrConfig, c.Given.Len(), network.MaxBeads)
+		return fmt.Errorf("elastic: %s: %w: it has %d residues; there must be 4 to %d", c.Given.Name, workload.ErrConfig, c.Given.Len(), network.MaxBeads)
 	case c.Network != Gaussian && c.Network != Anisotropic:
-		return fmt.Errorf("elastic: network %q: %w: it must be %s or %s", c.Network, ErrConfig, Gaussian, Anisotropic)
+		return fmt.Errorf("elastic: network %q: %w: it must be %s or %s", c.Network, workload.ErrConfig, Gaussian, Anisotropic)
 	case !(c.Cutoff > 0) || math.IsInf(c.Cutoff, 1):
-		return fmt.Errorf("elastic: cutoff %v Å: %w: it must be a positive number", c.Cutoff, ErrConfig)
+		return fmt.Errorf("elastic: cutoff %v Å: %w: it must be a positive number", c.Cutoff, workload.ErrConfig)
 	case c.Modes < 0 || c.Steps < 0 || c.Steps > maxSteps:
-		return fmt.Errorf("elastic: %d modes, %d steps: %w: neither may be negative, and steps at most %d", c.Modes, c.Steps, ErrConfig, maxSteps)
+		return fmt.Errorf("elastic: %d modes, %d steps: %w: neither may be negative, and steps at most %d", c.Modes, c.Steps, workload.ErrConfig, maxSteps)
 	}
 	return nil
 }
@@ -181,7 +177,7 @@ var enough = host.Enough
 // matrix returns the network's matrix and the vectors that it maps to zero.
 func (c Config) matrix(s *protein.Structure) (*network.Matrix, [][]float64, error) {
 	fail := func(err error) (*network.Matrix, [][]float64, error) {
-		return nil, nil, fmt.Errorf("elastic: %s: %w: %w", s.Name, ErrConfig, err)
+		return nil, nil, fmt.Errorf("elastic: %s: %w: %w", s.Name, workload.ErrConfig, err)
 	}
 	if s.Len() < 4 {
 		return fail(fmt.Errorf("it has %d residues; there must be 4", s.Len()))

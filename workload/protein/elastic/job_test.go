@@ -13,6 +13,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/protein/network"
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 	"github.com/weft-run/weft/workload/protein/elastic"
 )
@@ -124,7 +125,7 @@ func TestJobEqual(t *testing.T) {
 func TestJobLoose(t *testing.T) {
 	rt := workloadtest.Open(t, 2, elastic.Funcs())
 	j := run(t, rt, elastic.Config{Structure: "1CRN", Network: elastic.Anisotropic, Cutoff: 5})
-	if err := j.Unfinished(); !errors.Is(err, elastic.ErrConfig) || !strings.Contains(err.Error(), "raise the cutoff") {
+	if err := j.Unfinished(); !errors.Is(err, workload.ErrConfig) || !strings.Contains(err.Error(), "raise the cutoff") {
 		t.Error(err)
 	}
 }
@@ -160,7 +161,7 @@ func TestOfRefuses(t *testing.T) {
 	if !errors.Is(err, weft.ErrNoFunc) || !strings.HasSuffix(err.Error(), "open the runtime with weft.Options{Funcs: elastic.Funcs()}") {
 		t.Errorf("without kernels: error %v", err)
 	}
-	if _, err := elastic.Of(t.Context(), rt, nil, elastic.Config{}); !errors.Is(err, elastic.ErrConfig) || !strings.Contains(err.Error(), "nil") {
+	if _, err := elastic.Of(t.Context(), rt, nil, elastic.Config{}); !errors.Is(err, workload.ErrConfig) || !strings.Contains(err.Error(), "nil") {
 		t.Errorf("without a structure: error %v", err)
 	}
 }
@@ -209,20 +210,20 @@ func TestJobRejects(t *testing.T) {
 		config elastic.Config
 		want   error
 	}{
-		{elastic.Config{}, elastic.ErrConfig},
-		{elastic.Config{Structure: "1CRN", Residues: 10}, elastic.ErrConfig},
-		{elastic.Config{Residues: 3}, elastic.ErrConfig},
-		{elastic.Config{Residues: network.MaxBeads + 1}, elastic.ErrConfig},
-		{elastic.Config{Residues: 10, Network: "spring"}, elastic.ErrConfig},
-		{elastic.Config{Residues: 10, Cutoff: -1}, elastic.ErrConfig},
-		{elastic.Config{Residues: 10, Cutoff: math.NaN()}, elastic.ErrConfig},
-		{elastic.Config{Residues: 10, Modes: -1}, elastic.ErrConfig},
-		{elastic.Config{Residues: 10, Steps: -1}, elastic.ErrConfig},
+		{elastic.Config{}, workload.ErrConfig},
+		{elastic.Config{Structure: "1CRN", Residues: 10}, workload.ErrConfig},
+		{elastic.Config{Residues: 3}, workload.ErrConfig},
+		{elastic.Config{Residues: network.MaxBeads + 1}, workload.ErrConfig},
+		{elastic.Config{Residues: 10, Network: "spring"}, workload.ErrConfig},
+		{elastic.Config{Residues: 10, Cutoff: -1}, workload.ErrConfig},
+		{elastic.Config{Residues: 10, Cutoff: math.NaN()}, workload.ErrConfig},
+		{elastic.Config{Residues: 10, Modes: -1}, workload.ErrConfig},
+		{elastic.Config{Residues: 10, Steps: -1}, workload.ErrConfig},
 		{elastic.Config{Structure: "no such file"}, fs.ErrNotExist},
 		{elastic.Config{Structure: "job_test.go"}, protein.ErrStructure},
-		{elastic.Config{Structure: apart}, elastic.ErrConfig},
-		{elastic.Config{Structure: three}, elastic.ErrConfig},
-		{elastic.Config{Structure: line, Network: elastic.Anisotropic}, elastic.ErrConfig},
+		{elastic.Config{Structure: apart}, workload.ErrConfig},
+		{elastic.Config{Structure: three}, workload.ErrConfig},
+		{elastic.Config{Structure: line, Network: elastic.Anisotropic}, workload.ErrConfig},
 	} {
 		if _, err := elastic.New(c.config); !errors.Is(err, c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: error %v, want %v", c.config, err, c.want)
@@ -230,7 +231,7 @@ func TestJobRejects(t *testing.T) {
 	}
 	// Two springs for each bead do not make a body of six.
 	rt := workloadtest.Open(t, 1, elastic.Funcs())
-	if _, err := elastic.Of(t.Context(), rt, protein.Helix(6), elastic.Config{Network: elastic.Anisotropic, Cutoff: 4}); !errors.Is(err, elastic.ErrConfig) {
+	if _, err := elastic.Of(t.Context(), rt, protein.Helix(6), elastic.Config{Network: elastic.Anisotropic, Cutoff: 4}); !errors.Is(err, workload.ErrConfig) {
 		t.Errorf("a network that is not rigid: error %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/weft-run/weft/internal/protein/network"
+	"github.com/weft-run/weft/workload"
 )
 
 // Modes are eigenvectors of a network's matrix with the smallest eigenvalues that are not
@@ -103,7 +104,7 @@ func (j *job) Modes() (*Modes, error) {
 	}
 	got := len(out.Values)
 	if got > 0 && out.Values[0] <= 1e-9*j.size {
-		return out, fmt.Errorf("elastic: %w: the %s at %g Å is not rigid, a mode costs nothing: raise the cutoff", ErrConfig, j.c.Network, j.c.Cutoff)
+		return out, fmt.Errorf("elastic: %w: the %s at %g Å is not rigid, a mode costs nothing: raise the cutoff", workload.ErrConfig, j.c.Network, j.c.Cutoff)
 	}
 	// A space that is whole may lack modes of equal eigenvalues, which are in the next.
 	if got < want || !whole && spaces[len(spaces)-1].next == 0 {
@@ -126,7 +127,7 @@ func (j *job) moreSteps() int {
 // Unfinished returns the error of Modes if fewer modes than asked for converged in the last run, or if
 // the network, because of its cutoff, has motions that cost no energy.
 func (j *job) Unfinished() error {
-	if _, err := j.Modes(); errors.Is(err, ErrUnfinished) || errors.Is(err, ErrConfig) {
+	if _, err := j.Modes(); errors.Is(err, ErrUnfinished) || errors.Is(err, workload.ErrConfig) {
 		return err
 	}
 	return nil

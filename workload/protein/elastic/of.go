@@ -13,10 +13,10 @@ import (
 // Of returns the slowest modes of a caller's structure, computed on the devices of a runtime
 // that was opened with [Funcs] among its kernels. The configuration says of which network and
 // how many; its Structure, Select and Residues are not used. With Steps 0 it takes as many steps as
-// are needed. A structure that is nil or has no such network is an error that wraps [ErrConfig].
+// are needed. A structure that is nil or has no such network is an error that wraps [workload.ErrConfig].
 func Of(ctx context.Context, rt *weft.Runtime, s *protein.Structure, c Config) (*Modes, error) {
 	if s == nil {
-		return nil, fmt.Errorf("elastic: %w: the structure is nil; protein.Open or protein.Read returns one", ErrConfig)
+		return nil, fmt.Errorf("elastic: %w: the structure is nil; protein.Open or protein.Read returns one", workload.ErrConfig)
 	}
 	c.Structure, c.Residues = s.Name, 0
 	if c.Structure == "" {

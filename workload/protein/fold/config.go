@@ -6,15 +6,12 @@ import (
 	"math"
 
 	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 )
 
-var (
-	// ErrConfig is wrapped by every error of Validate.
-	ErrConfig = errors.New("bad folding")
-	// errWrong is returned by [Run.Check] for what the dynamics did not make.
-	errWrong = errors.New("not the dynamics")
-)
+// errWrong is returned by [Run.Check] for what the dynamics did not make.
+var errWrong = errors.New("not the dynamics")
 
 // Config says what to fold and how. Zero fields have the values in parentheses.
 type Config struct {
@@ -84,29 +81,29 @@ func (c Config) Validate() error {
 	between := func(v, low, high float64) bool { return v >= low && v <= high }
 	switch {
 	case c.Steps < 1 || c.Steps > maxSteps:
-		return fmt.Errorf("fold: %d steps: %w: there must be 1 to %d", c.Steps, ErrConfig, int64(maxSteps))
+		return fmt.Errorf("fold: %d steps: %w: there must be 1 to %d", c.Steps, workload.ErrConfig, int64(maxSteps))
 	case c.Every < 1 || c.Every > c.Steps:
-		return fmt.Errorf("fold: %d steps between frames of %d in all: %w: there must be 1 or more, and not more than all", c.Every, c.Steps, ErrConfig)
+		return fmt.Errorf("fold: %d steps between frames of %d in all: %w: there must be 1 or more, and not more than all", c.Every, c.Steps, workload.ErrConfig)
 	case c.Steps/c.Every > maxFrames:
-		return fmt.Errorf("fold: %d frames: %w: there may be %d; let more steps be between them", c.Steps/c.Every, ErrConfig, maxFrames)
+		return fmt.Errorf("fold: %d frames: %w: there may be %d; let more steps be between them", c.Steps/c.Every, workload.ErrConfig, maxFrames)
 	case c.Replicas < 1 || c.Replicas > maxReplicas:
-		return fmt.Errorf("fold: %d replicas: %w: there must be 1 to %d", c.Replicas, ErrConfig, maxReplicas)
+		return fmt.Errorf("fold: %d replicas: %w: there must be 1 to %d", c.Replicas, workload.ErrConfig, maxReplicas)
 	case !between(c.Low, 1e-3, 100) || !between(c.High, c.Low, 100):
-		return fmt.Errorf("fold: temperatures from %v to %v: %w: they must grow, within 0.001 to 100", c.Low, c.High, ErrConfig)
+		return fmt.Errorf("fold: temperatures from %v to %v: %w: they must grow, within 0.001 to 100", c.Low, c.High, workload.ErrConfig)
 	case c.High > c.Low && c.Replicas < 2:
-		return fmt.Errorf("fold: one replica from temperature %v to %v: %w: exchange needs two or more", c.Low, c.High, ErrConfig)
+		return fmt.Errorf("fold: one replica from temperature %v to %v: %w: exchange needs two or more", c.Low, c.High, workload.ErrConfig)
 	case c.Tuned && (c.High == c.Low || c.Replicas < 3 || c.Steps/c.Every < tuneLeast):
-		return fmt.Errorf("fold: a tuned ladder of %d replicas from temperature %v to %v with %d frames: %w: it needs three or more replicas, two temperatures and %d frames", c.Replicas, c.Low, c.High, c.Steps/c.Every, ErrConfig, tuneLeast)
+		return fmt.Errorf("fold: a tuned ladder of %d replicas from temperature %v to %v with %d frames: %w: it needs three or more replicas, two temperatures and %d frames", c.Replicas, c.Low, c.High, c.Steps/c.Every, workload.ErrConfig, tuneLeast)
 	case !between(c.TimeStep, 1e-6, 0.02):
-		return fmt.Errorf("fold: a time step of %v: %w: it must be 1e-6 to 0.02, beyond which bonds break", c.TimeStep, ErrConfig)
+		return fmt.Errorf("fold: a time step of %v: %w: it must be 1e-6 to 0.02, beyond which bonds break", c.TimeStep, workload.ErrConfig)
 	case !between(c.Friction, 1e-6, 1000):
-		return fmt.Errorf("fold: friction %v: %w: it must be 1e-6 to 1000", c.Friction, ErrConfig)
+		return fmt.Errorf("fold: friction %v: %w: it must be 1e-6 to 1000", c.Friction, workload.ErrConfig)
 	case c.Split != SplitNever && c.Split != SplitPays && c.Split != SplitAlways:
-		return fmt.Errorf("fold: split %q: %w: it must be %s, %s or nothing", c.Split, ErrConfig, SplitPays, SplitAlways)
+		return fmt.Errorf("fold: split %q: %w: it must be %s, %s or nothing", c.Split, workload.ErrConfig, SplitPays, SplitAlways)
 	case c.Split != SplitNever && c.Replicas != 1:
-		return fmt.Errorf("fold: %d replicas of which one trajectory is to be split: %w: there must be 1; several are dealt out whole", c.Replicas, ErrConfig)
+		return fmt.Errorf("fold: %d replicas of which one trajectory is to be split: %w: there must be 1; several are dealt out whole", c.Replicas, workload.ErrConfig)
 	case c.Select.Model < 0:
-		return fmt.Errorf("fold: model %d: %w: models have numbers from 1 on", c.Select.Model, ErrConfig)
+		return fmt.Errorf("fold: model %d: %w: models have numbers from 1 on", c.Select.Model, workload.ErrConfig)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/weft-run/weft/workload/protein"
+
+	"github.com/weft-run/weft/workload"
 )
 
 // profileBins is into how many bins the share of native contacts is counted.
@@ -27,7 +29,7 @@ func (r *Run) Profile(temperature float64) (*Profile, error) {
 	ladder := r.at(r.Rounds() - 1)
 	low, high := ladder[0], ladder[len(ladder)-1]
 	if !(temperature >= low && temperature <= high) {
-		return nil, fmt.Errorf("fold: temperature %v: %w: the replicas have %v to %v", temperature, ErrConfig, low, high)
+		return nil, fmt.Errorf("fold: temperature %v: %w: the replicas have %v to %v", temperature, workload.ErrConfig, low, high)
 	}
 	from := r.equilibrium().from
 	weight := func(float64) float64 { return 0 }

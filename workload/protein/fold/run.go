@@ -106,14 +106,14 @@ func NewOf(c Config, s *protein.Structure) (*Run, error) {
 
 func newRun(c Config, s *protein.Structure) (*Run, error) {
 	if s.Len() > maxBeads {
-		return nil, fmt.Errorf("fold: %s has %d residues: %w: there may be %d", s.Name, s.Len(), ErrConfig, maxBeads)
+		return nil, fmt.Errorf("fold: %s has %d residues: %w: there may be %d", s.Name, s.Len(), workload.ErrConfig, maxBeads)
 	}
 	m, err := protein.ModelOf(s)
 	if err != nil {
 		return nil, err
 	}
 	if len(m.Contacts) == 0 {
-		return nil, fmt.Errorf("fold: %s has no native contacts, so nothing holds it together: %w: take a folded structure", s.Name, ErrConfig)
+		return nil, fmt.Errorf("fold: %s has no native contacts, so nothing holds it together: %w: take a folded structure", s.Name, workload.ErrConfig)
 	}
 	r := &Run{c: c, structure: s, model: m, name: s.Name, temperatures: c.temperatures(), plans: make(map[int]*weft.Plan), prepared: make(map[int]*weft.Prepared), splits: make(map[int]*graph.Graph), groups: (c.Replicas + lanes - 1) / lanes}
 	r.tables, r.ints, r.reals = tablesOf(m)

@@ -21,6 +21,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/internal/simd"
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 )
 
@@ -490,10 +491,10 @@ func TestValidate(t *testing.T) {
 		"replicas": {Replicas: -1}, "many replicas": {Replicas: maxReplicas + 1}, "cold": {Low: -1}, "hot": {Low: 1, High: 1000}, "falling": {Low: 1, High: 0.5},
 		"one on a ladder": {Replicas: 1, Low: 0.5, High: 1}, "time": {TimeStep: 1}, "friction": {Friction: -1}, "NaN": {Low: math.NaN()}, "model": {Select: protein.Select{Model: -1}},
 	} {
-		if err := c.Validate(); !errors.Is(err, ErrConfig) || strings.Contains(err.Error(), "\n") {
+		if err := c.Validate(); !errors.Is(err, workload.ErrConfig) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := New(c); !errors.Is(err, ErrConfig) {
+		if _, err := New(c); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 )
 
@@ -130,7 +131,7 @@ func TestSplitRefused(t *testing.T) {
 		}
 	}
 	for _, bad := range []Config{{Split: "half", Replicas: 1}, {Split: SplitAlways, Replicas: 2}, {Split: SplitPays}} {
-		if err := bad.Validate(); !errors.Is(err, ErrConfig) {
+		if err := bad.Validate(); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}

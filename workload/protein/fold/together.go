@@ -10,6 +10,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
 )
 
 // together is runs that are folded at once.
@@ -51,17 +52,17 @@ func DoAll(ctx context.Context, rt *weft.Runtime, runs []*Run, told func(run, ro
 	for k, r := range runs {
 		switch {
 		case r == nil:
-			return fmt.Errorf("fold: run %d of %d is nil: %w", k, len(runs), ErrConfig)
+			return fmt.Errorf("fold: run %d of %d is nil: %w", k, len(runs), workload.ErrConfig)
 		case slices.Contains(runs[:k], r):
-			return fmt.Errorf("%s: run %d is the same as run %d: %w: make a run for each", r.Name(), k, slices.Index(runs, r), ErrConfig)
+			return fmt.Errorf("%s: run %d is the same as run %d: %w: make a run for each", r.Name(), k, slices.Index(runs, r), workload.ErrConfig)
 		case r.c.Split != SplitNever && len(runs) > 1:
-			return fmt.Errorf("%s: its trajectory is to be split: %w: fold it alone", r.Name(), ErrConfig)
+			return fmt.Errorf("%s: its trajectory is to be split: %w: fold it alone", r.Name(), workload.ErrConfig)
 		}
 		names = append(names, r.name)
 		all.left[k] = r.left(0)
 	}
 	if len(runs) == 0 {
-		return fmt.Errorf("fold: no runs: %w: give one or more", ErrConfig)
+		return fmt.Errorf("fold: no runs: %w: give one or more", workload.ErrConfig)
 	}
 	all.names = strings.Join(names, ",")
 	ctx, cancel := context.WithCancelCause(ctx)

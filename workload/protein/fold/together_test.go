@@ -15,6 +15,7 @@ import (
 	"github.com/weft-run/weft/experimental/driver"
 	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 )
 
@@ -175,7 +176,7 @@ func TestTogetherFails(t *testing.T) {
 	c := Config{Steps: 10, Every: 10, Replicas: 1, Split: SplitAlways}
 	one := newSmall(t, c)
 	for name, runs := range map[string][]*Run{"none": nil, "nil": {nil}, "twice": {one, one}, "split": {mixed(t)[0], one}} {
-		if err := DoAll(t.Context(), rt, runs, nil); !errors.Is(err, ErrConfig) {
+		if err := DoAll(t.Context(), rt, runs, nil); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,7 +1,6 @@
 package phase
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -13,10 +12,6 @@ import (
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 )
-
-// ErrConfig is wrapped by every error of Validate, and by errors of New for structures that
-// have no phase states.
-var ErrConfig = errors.New("bad phase states")
 
 // maxResidues bounds the memory, which is 48 bytes for each pair.
 const maxResidues = 20_000
@@ -40,13 +35,13 @@ type Config struct {
 func (c Config) Validate() error {
 	switch {
 	case (c.Structure != "" || c.Given != nil) == (c.Residues != 0):
-		return fmt.Errorf("phase: a helix of %d residues and structure %q: %w: name one of the two", c.Residues, c.Structure, ErrConfig)
+		return fmt.Errorf("phase: a helix of %d residues and structure %q: %w: name one of the two", c.Residues, c.Structure, workload.ErrConfig)
 	case c.Residues != 0 && (c.Residues < 2 || c.Residues > maxResidues):
-		return fmt.Errorf("phase: a helix of %d residues: %w: there must be 2 to %d", c.Residues, ErrConfig, maxResidues)
+		return fmt.Errorf("phase: a helix of %d residues: %w: there must be 2 to %d", c.Residues, workload.ErrConfig, maxResidues)
 	case c.Given != nil && !possible(c.Given):
 		return errResidues(c.Given)
 	case !(c.Time >= 0 && c.Time <= maxTime):
-		return fmt.Errorf("phase: time %v ps: %w: it must be from 0 to %d", c.Time, ErrConfig, maxTime)
+		return fmt.Errorf("phase: time %v ps: %w: it must be from 0 to %d", c.Time, workload.ErrConfig, maxTime)
 	}
 	return nil
 }
@@ -64,7 +59,7 @@ func (c Config) Bytes() float64 {
 func possible(s *protein.Structure) bool { return s.Len() >= 2 && s.Len() <= maxResidues }
 
 func errResidues(s *protein.Structure) error {
-	return fmt.Errorf("phase: %s has %d residues: %w: there must be 2 to %d", s.Name, s.Len(), ErrConfig, maxResidues)
+	return fmt.Errorf("phase: %s has %d residues: %w: there must be 2 to %d", s.Name, s.Len(), workload.ErrConfig, maxResidues)
 }
 
 func bytes(residues int) float64 {
@@ -116,11 +111,11 @@ func newJob(c Config, s *protein.Structure) (*job, error) {
 	j := &job{c: c, structure: s, stride: (n + lanes - 1) / lanes * lanes, beads: s.Coordinates(), states: make([]complex128, n*n)}
 	for i, x := range j.beads {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
-			return nil, fmt.Errorf("phase: %s: a coordinate of residue %d is %v: %w: coordinates must be finite", s.Name, i/3, x, ErrConfig)
+			return nil, fmt.Errorf("phase: %s: a coordinate of residue %d is %v: %w: coordinates must be finite", s.Name, i/3, x, workload.ErrConfig)
 		}
 	}
 	for near := range protein.Near(j.beads, nearest) {
-		return nil, fmt.Errorf("phase: %s: residues %d and %d are %.3g Å apart: %w: states need %g", s.Name, near.I, near.J, near.Distance, ErrConfig, nearest)
+		return nil, fmt.Errorf("phase: %s: residues %d and %d are %.3g Å apart: %w: states need %g", s.Name, near.I, near.J, near.Distance, workload.ErrConfig, nearest)
 	}
 	for _, r := range s.Residues {
 		j.kinds = append(j.kinds, kindOf[r.Name])

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/protein"
 	"github.com/weft-run/weft/workload/protein/phase"
 )
@@ -167,13 +168,13 @@ func TestJobRejects(t *testing.T) {
 		config phase.Config
 		want   error
 	}{
-		{phase.Config{}, phase.ErrConfig},
-		{phase.Config{Structure: "1CRN", Residues: 5}, phase.ErrConfig},
-		{phase.Config{Residues: 1}, phase.ErrConfig},
-		{phase.Config{Residues: 20_001}, phase.ErrConfig},
-		{phase.Config{Residues: 5, Time: -1}, phase.ErrConfig},
-		{phase.Config{Residues: 5, Time: math.NaN()}, phase.ErrConfig},
-		{phase.Config{Residues: 5, Time: 1001}, phase.ErrConfig},
+		{phase.Config{}, workload.ErrConfig},
+		{phase.Config{Structure: "1CRN", Residues: 5}, workload.ErrConfig},
+		{phase.Config{Residues: 1}, workload.ErrConfig},
+		{phase.Config{Residues: 20_001}, workload.ErrConfig},
+		{phase.Config{Residues: 5, Time: -1}, workload.ErrConfig},
+		{phase.Config{Residues: 5, Time: math.NaN()}, workload.ErrConfig},
+		{phase.Config{Residues: 5, Time: 1001}, workload.ErrConfig},
 		{phase.Config{Structure: "no such file"}, fs.ErrNotExist},
 		{phase.Config{Structure: "job_test.go"}, protein.ErrStructure},
 	} {
@@ -185,7 +186,7 @@ func TestJobRejects(t *testing.T) {
 	far, same, one := line(), line(), line()
 	far.Residues[2].Y, same.Residues[2], one.Residues = math.Inf(1), same.Residues[1], one.Residues[:1]
 	for name, s := range map[string]*protein.Structure{"not finite": far, "two in one place": same, "one residue": one} {
-		if _, err := phase.Of(t.Context(), rt, s, 0); !errors.Is(err, phase.ErrConfig) {
+		if _, err := phase.Of(t.Context(), rt, s, 0); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

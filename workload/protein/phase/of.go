@@ -10,7 +10,7 @@ import (
 
 // Of returns the phase states of a caller's structure at a time in picoseconds, computed on
 // the devices of a runtime that was opened with [Funcs] among its kernels: Ψᵢⱼ is at [i*n+j] of n
-// residues. A structure or a time that has none is an error that wraps [ErrConfig].
+// residues. A structure or a time that has none is an error that wraps [workload.ErrConfig].
 func Of(ctx context.Context, rt *weft.Runtime, s *protein.Structure, time float64) ([]complex128, error) {
 	c := Config{Structure: "structure", Time: time}
 	if err := c.Validate(); err != nil {

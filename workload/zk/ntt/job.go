@@ -3,7 +3,6 @@ package ntt
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/bits"
 	"time"
@@ -19,9 +18,6 @@ import (
 
 // MaxLog is the log of the most elements of a transform.
 const MaxLog = 26
-
-// ErrConfig is wrapped by the errors of transforms that are not computed.
-var ErrConfig = errors.New("bad transform")
 
 // Transform says which of the four transforms is meant.
 type Transform struct {
@@ -57,18 +53,18 @@ func (c Config) Validate() error {
 	n := len(c.Elements)
 	switch {
 	case c.Elements == nil && (c.Log < 0 || c.Log > MaxLog):
-		return fmt.Errorf("ntt: 2^%d elements: %w: there may be 2^0 to 2^%d", c.Log, ErrConfig, MaxLog)
+		return fmt.Errorf("ntt: 2^%d elements: %w: there may be 2^0 to 2^%d", c.Log, workload.ErrConfig, MaxLog)
 	case c.Elements == nil:
 		return nil
 	case c.Log != 0:
-		return fmt.Errorf("ntt: Elements and Log %d: %w: give one of them", c.Log, ErrConfig)
+		return fmt.Errorf("ntt: Elements and Log %d: %w: give one of them", c.Log, workload.ErrConfig)
 	case n == 0 || n&(n-1) != 0 || n > 1<<MaxLog:
-		return fmt.Errorf("ntt: %d elements: %w: their number must be a power of two up to 2^%d; append zeros", n, ErrConfig, MaxLog)
+		return fmt.Errorf("ntt: %d elements: %w: their number must be a power of two up to 2^%d; append zeros", n, workload.ErrConfig, MaxLog)
 	}
 	return workload.Sweep(n, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
 			if !reduced(&c.Elements[i]) {
-				return fmt.Errorf("ntt: element %d: %w: it is not below the prime; set it by SetBigInt or SetBytes", i, ErrConfig)
+				return fmt.Errorf("ntt: element %d: %w: it is not below the prime; set it by SetBigInt or SetBytes", i, workload.ErrConfig)
 			}
 		}
 		return nil
@@ -142,7 +138,7 @@ func drawn(seed uint32, i int) (e fr.Element) {
 
 // Of transforms elements on the devices of a runtime that was opened with [Funcs] among its
 // kernels, and leaves them as they are. There must be a power of two of them; anything else is
-// an error that wraps [ErrConfig].
+// an error that wraps [workload.ErrConfig].
 func Of(ctx context.Context, rt *weft.Runtime, x []fr.Element, t Transform) ([]fr.Element, error) {
 	if x == nil {
 		x = []fr.Element{}

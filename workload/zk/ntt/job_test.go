@@ -13,6 +13,7 @@ import (
 
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
@@ -222,12 +223,12 @@ func TestRejects(t *testing.T) {
 	large[2] = fr.Element{0x43e1f593f0000001, 0x2833e84879b97091, 0xb85045b68181585d, 0x30644e72e131a029} // the prime
 	for _, x := range [][]fr.Element{nil, {}, make([]fr.Element, 3), make([]fr.Element, 5), make([]fr.Element, 1<<10-1), make([]fr.Element, 1<<10+1), large} {
 		_, err := ntt.Of(t.Context(), rt, x, ntt.Transform{})
-		if !errors.Is(err, ntt.ErrConfig) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, workload.ErrConfig) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%d elements: error %v", len(x), err)
 		}
 	}
 	for _, c := range []ntt.Config{{Log: -1}, {Log: 27}, {Log: 1, Elements: make([]fr.Element, 2)}} {
-		if _, err := ntt.New(c); !errors.Is(err, ntt.ErrConfig) {
+		if _, err := ntt.New(c); !errors.Is(err, workload.ErrConfig) {
 			t.Errorf("log %d: error %v", c.Log, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/zk/ntt"
 )
 
@@ -53,7 +54,7 @@ func TestTransformer(t *testing.T) {
 		there.Release()
 		back.Release()
 	}
-	if _, err := ntt.NewTransformer(rt, 27, ntt.Transform{}); !errors.Is(err, ntt.ErrConfig) {
+	if _, err := ntt.NewTransformer(rt, 27, ntt.Transform{}); !errors.Is(err, workload.ErrConfig) {
 		t.Errorf("2^27 elements: %v", err)
 	}
 	few, err := weft.Put(rt, "few", elements(4))
