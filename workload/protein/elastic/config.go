@@ -13,7 +13,7 @@ import (
 	"github.com/weft-run/weft/workload/protein"
 )
 
-// ErrUnfinished is wrapped by the errors of [Job.Modes] and [Job.Unfinished] if fewer modes
+// ErrUnfinished is wrapped by the errors of the methods Modes and Unfinished of jobs if fewer modes
 // than were asked for have converged.
 var ErrUnfinished = errors.New("too few steps")
 
