@@ -244,13 +244,6 @@ func (t *connections) limit(most int) {
 	t.most = most
 }
 
-// count returns the number that is open.
-func (t *connections) count() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.open
-}
-
 func (c *connection) Close() error {
 	c.of.mu.Lock()
 	c.of.remove(c)

@@ -521,3 +521,10 @@ func TestOptionsOfAll(t *testing.T) {
 		}
 	}
 }
+
+// count returns the number that is open.
+func (t *connections) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open
+}

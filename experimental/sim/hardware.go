@@ -369,9 +369,6 @@ func (h *hardware) Advance(now time.Duration, evs []engine.Event) ([]engine.Even
 	return evs, h.err
 }
 
-// InFlight returns the number of operations given and not ended.
-func (h *hardware) InFlight() int { return h.inFlight }
-
 // Busy returns the time that a device has been computing.
 func (h *hardware) Busy(d machine.DeviceID) time.Duration {
 	dev := &h.devices[d]

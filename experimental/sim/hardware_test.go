@@ -277,8 +277,8 @@ func TestHang(t *testing.T) {
 	r.do(0, a, b)
 	r.fault(50, "hang cuda:0")
 	r.until(10000)
-	if r.h.InFlight() != 2 {
-		t.Fatalf("%d operations in flight, want both", r.h.InFlight())
+	if r.h.inFlight != 2 {
+		t.Fatalf("%d operations in flight, want both", r.h.inFlight)
 	}
 	if s := r.h.Stuck(5); len(s) != 2 || !strings.Contains(s[0], "hangs") || !strings.Contains(s[1], "waits for 1") {
 		t.Errorf("stuck: %q", s)

@@ -46,9 +46,6 @@ func (s *standing) doubt(bad int) bool {
 // bad probe has it given up.
 func (s *standing) verify() { *s = standing{suspected: true, needs: 1} }
 
-// verifying reports whether a device has come back and not been probed since.
-func (s *standing) verifying() bool { return s.suspected && s.bears == 0 }
-
 // probed takes in how a probe ended.
 func (s *standing) probed(good bool) verdict {
 	switch {

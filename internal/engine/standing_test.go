@@ -47,7 +47,7 @@ func TestStanding(t *testing.T) {
 			if v == cleared || v == givenUp {
 				verifying = false
 			}
-			if s.suspected != (v == doubted || v == stays && was) || s.verifying() && !verifying {
+			if s.suspected != (v == doubted || v == stays && was) || (s.suspected && s.bears == 0) && !verifying {
 				t.Fatalf("seed %d: suspect %v after verdict %d", seed, s.suspected, v)
 			}
 			if s.suspected && since >= goodProbes*badProbes {

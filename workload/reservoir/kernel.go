@@ -315,23 +315,3 @@ func (w *Weights) Bytes(batch, steps int) float64 {
 	weights := len(w.Recurrent.Value) + len(w.Input.Value)
 	return float64(steps) * (8*float64(weights) + 4*float64(batch)*float64(3*w.Size+w.Inputs))
 }
-
-// DenseOps returns the number of floating-point operations of some steps of a batch on
-// a device that multiplies with the zeros as well.
-func (w *Weights) DenseOps(batch, steps int) float64 {
-	n, c := float64(w.Size), float64(w.Inputs)
-	return float64(batch) * float64(steps) * (2*n*n + 2*n*c + 12*n)
-}
-
-// DenseBytes returns the memory traffic of some steps of a batch on such a device, in
-// bytes.
-func (w *Weights) DenseBytes(batch, steps int) float64 {
-	n, c := float64(w.Size), float64(w.Inputs)
-	return float64(steps) * (4*(n*n+n*c) + 4*float64(batch)*(3*n+c))
-}
-
-// RowExchangeBytes returns the number of bytes that each device receives in a step when
-// the neurons are cut into equal spans and every device needs all states.
-func (w *Weights) RowExchangeBytes(batch, devices int) float64 {
-	return 4 * float64(w.Size) * float64(batch) * float64(devices-1) / float64(devices)
-}
