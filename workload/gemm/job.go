@@ -14,10 +14,6 @@ var kind = product.New(product.Kind{Name: "gemm", Unit: "GFLOP", Class: workload
 	workload.PTX(ptx, "gemm_rows", 256, 128, 128), workload.PTX(ptx, "gemm_rows_small", 64, 64, 64), workload.Library("cublas.sgemm"),
 	workload.SPIRV(spirv, "gemm_rows", 64, 8, 512), workload.SPIRV(spirv, "gemm_small", 64, 4, 256))
 
-// productKernel computes rows of C; its arguments are rows of A, B, rows of C, its
-// parameters graph.MatMul with the rows.
-var productKernel = kind.Rows
-
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return kind.Funcs() }
 

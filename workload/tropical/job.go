@@ -14,10 +14,6 @@ var kind = product.New(product.Kind{Name: "tropical", Unit: "Gop", Class: worklo
 	workload.PTX(ptx, "tropical_rows", 256, 128, 128), workload.PTX(ptx, "tropical_rows_small", 64, 64, 64),
 	workload.SPIRV(spirv, "tropical_rows", 64, 8, 512))
 
-// productKernel computes rows of C; its arguments are rows of A, B, rows of C, its
-// parameters graph.MatMul with the rows.
-var productKernel = kind.Rows
-
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return kind.Funcs() }
 
