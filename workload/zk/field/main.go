@@ -65,11 +65,12 @@ func (f Field) power(e int64) *big.Int {
 // Lower is the name for files and macros.
 func (f Field) Lower() string { return strings.ToLower(f.Name) }
 
-// Modulus is the prime, One is 1 in Montgomery form, and Square is the factor whose product with a
-// number is its Montgomery form.
+// Modulus is the prime, One is 1 in Montgomery form, Square is the factor whose product with a number
+// is its Montgomery form, and Fermat is the exponent that inverts.
 func (f Field) Modulus() []string { return words(f.Prime) }
 func (f Field) One() []string     { return words(f.power(32 * Words)) }
 func (f Field) Square() []string  { return words(f.power(64 * Words)) }
+func (f Field) Fermat() []string  { return words(new(big.Int).Sub(f.Prime, big.NewInt(2))) }
 
 // Neg is −1 ÷ prime modulo 2³².
 func (f Field) Neg() string {
