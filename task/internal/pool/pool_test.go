@@ -531,6 +531,7 @@ func TestCancelHeld(t *testing.T) {
 		}
 		jobs = append(jobs, p.start(within, never, Spec{After: []*Task{&jobs[0].Task}}))
 		<-failed
+		poll.True(t, "the task that failed waits for its next try", func() bool { return jobs[4].state.Load()&stateMask == held })
 		cancel(cause)
 		for i, j := range jobs {
 			if err := wait(t, j); err != cause && (!derived || !errors.Is(err, cause)) {
