@@ -116,7 +116,7 @@
 //	                                                      ├──► callback of WithProgress
 //	                                                      └──► client of the socket ─► weft top
 //
-// Nothing is computed while nobody watches. internal/exec has the feeds, internal/monitor the protocol of the socket;
+// Figures are computed only while a client or a callback asks for them. internal/exec has the feeds, internal/monitor the protocol of the socket;
 // a figure of a device is a line of figures in socket.go.
 //
 // # Beside this package

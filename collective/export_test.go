@@ -9,7 +9,7 @@ const (
 	ItemElements = itemElements
 )
 
-// FoldInto is what Go kernels and inline operations fold with.
+// FoldInto is the loop by which Go kernels and inline operations fold.
 var FoldInto = foldInto
 
 // Bound is the time that links allow.

@@ -12,7 +12,7 @@
 // on CPU cores is the Go functions that its runtime was opened with, by their names; for GPUs it
 // brings sources.
 //
-// A model may come from anybody: it cannot make the loader read a file outside of its folder, over
+// A model may come from a stranger: it cannot make the loader read a file outside of its folder, over
 // a link or from a pipe, nor take more memory than its [Limits] allow. Its kernels are code, which
 // is run: SECURITY.md says where.
 //

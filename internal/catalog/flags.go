@@ -23,7 +23,7 @@ type Flag struct {
 	value       Value
 }
 
-// Value is where the value of a flag goes. The types that Flags has methods for have the names that Go has for them.
+// Value is the variable that a flag sets. Type returns the name of a Go type for those that Flags has a method for.
 type Value interface {
 	Set(s string) error
 	String() string

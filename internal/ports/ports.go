@@ -22,7 +22,7 @@ type Port struct {
 	Aside bool
 }
 
-// Use is how the task of a range uses the port, which is data id of its graph.
+// Use returns the use of the port, which is data id of the graph, by the task of items lo to hi-1.
 func (p *Port) Use(id graph.DataID, lo, hi int64) graph.Use {
 	u := graph.Use{Data: id, Access: p.Access}
 	per := max(p.Per, 1)

@@ -1,6 +1,6 @@
 // Package signature says what the Go kernels take that graphs can name: memory, parameters and
 // items. Every call is checked against it before the kernel runs, since a graph may be a file from
-// anybody: parameters that do not fit the memory are an error that says what is too small, not a
+// a stranger: parameters that do not fit the memory give an error that says which argument is too small, not a
 // panic, and a kernel allocates no more than in proportion to what it was given.
 //
 // Files: signature.go (signatures and checks), collect.go (the list of them).

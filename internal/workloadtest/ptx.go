@@ -14,7 +14,7 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// entry is what a PTX source says of one of its kernels.
+// entry is the signature of a kernel in a PTX source.
 type entry struct {
 	pointers, params int // arguments, and bytes of the structure behind them
 	threads          int // of a block

@@ -125,7 +125,7 @@ type pageJob struct {
 	Left      float64 `json:"left"` // negative if unknown
 }
 
-// pageMachine is what the devices are joined by.
+// pageMachine describes host memory and the links between devices.
 type pageMachine struct {
 	Name      string     `json:"name"`
 	HostBytes int64      `json:"hostBytes"` // 0 for no limit
@@ -142,7 +142,7 @@ type pageLink struct {
 	Latency float64 `json:"latency"`
 }
 
-// pageHistory is what was sampled before, for charts that begin in the past. Every list has a
+// pageHistory holds earlier samples, for charts that begin in the past. Every list has a
 // number for each of At.
 type pageHistory struct {
 	At      []float64                        `json:"at"` // uptime

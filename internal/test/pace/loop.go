@@ -2,7 +2,7 @@
 
 package pace
 
-// loop is what figures are measured beside: work of the kind an engine does, of a fixed amount, which calls nothing
+// loop is a fixed amount of work of the kind an engine does; figures are divided by its time. It calls nothing
 // of this module and allocates nothing. Whoever changes it records all figures anew.
 type loop struct {
 	cells []cell

@@ -1,4 +1,4 @@
-// Package poll has tests wait for what must come to be true.
+// Package poll waits in tests until a condition holds. It pauses a millisecond between two looks.
 package poll
 
 import (

@@ -262,7 +262,7 @@ func (o *keep) pair(t *keepTrial, p *terminal.Progress, steps int, folder string
 		t.ends = &last
 	}
 	if *t.ends != last {
-		return out, fmt.Errorf("the final state has checksum %08x, and that of the first pair %08x", last, *t.ends)
+		return out, fmt.Errorf("the final state has checksum %08x; the first pair ended with %08x", last, *t.ends)
 	}
 	if err := l.close(); err != nil {
 		return out, err

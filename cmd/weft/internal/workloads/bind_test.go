@@ -11,7 +11,7 @@ import (
 	"github.com/weft-run/weft/internal/catalog"
 )
 
-// declarer is what sets of flags have in common.
+// declarer has the methods that pflag.FlagSet and catalog.Flags share.
 type declarer interface {
 	IntVar(at *int, name string, value int, usage string)
 	Uint32Var(at *uint32, name string, value uint32, usage string)
