@@ -428,10 +428,12 @@ func (p *Pool) finish(t *Task, err error) {
 		p.unlock(acts, t)
 		return
 	}
-	first := t.note(err)
+	if t.note(err) { // before another task of the group takes its place
+		t.scope.group.stop()
+	}
 	t.publish(err)
 	p.unlock(acts, t)
-	t.settle(first)
+	t.settle(false)
 }
 
 // end ends a task that the gate does not decide about: a plain one, or one that is not begun.
